@@ -158,14 +158,14 @@ async fn hold_idle(client: &HttpClient, origin: &HttpOrigin, count: usize) {
 
 /// Makes this many calls, from one task per connection.
 async fn spread(client: &Client<HttpClient>, name: &str, id: &str, calls: usize) {
-    let left = Rc::new(Cell::new(calls));
+    let remaining = Rc::new(Cell::new(calls));
     let tasks = (0..CONNECTIONS).map(|_| {
-        let (client, left) = (client.clone(), Rc::clone(&left));
+        let (client, remaining) = (client.clone(), Rc::clone(&remaining));
         let (name, id) = (name.to_owned(), id.to_owned());
         tokio::task::spawn_local(async move {
             let (text, stream) = (SendRequest::text(TEXT), SendRequest::text("stream:100"));
-            while let Some(less) = left.get().checked_sub(1) {
-                left.set(less);
+            while let Some(less) = remaining.get().checked_sub(1) {
+                remaining.set(less);
                 match name.as_str() {
                     "get" => {
                         let answer = client.get_task(&id, None).await.unwrap();
@@ -199,9 +199,9 @@ fn child(prefix: &[&str], words: &[&str]) -> (u64, String) {
     let mut command = Command::new("taskset");
     command.args(["-c", "1"]).args(prefix).arg(me).args(words);
     let output = command.stdin(Stdio::null()).output().expect("taskset");
-    let (said, log) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
+    let (stdout, log) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
     assert!(output.status.success(), "{log}");
-    (String::from_utf8_lossy(&said).trim().parse().unwrap(), log)
+    (String::from_utf8_lossy(&stdout).trim().parse().unwrap(), log)
 }
 
 fn ratios(server: &Served, id: &str, wanted: &dyn Fn(&str) -> bool) {
@@ -259,7 +259,7 @@ fn main() {
     }
     let wanted = |name: &str| args.is_empty() || args.iter().any(|word| word == name);
     let server = Served::server(&[]);
-    let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
+    let id = task_id(&server.request(&post(&send("SendMessage", TEXT))));
     ratios(&server, &id, &wanted);
     if wanted("instructions") {
         instructions(&server, &id);

@@ -79,10 +79,10 @@ fn run(case: &str, count: u64) {
 /// The content of a chunked body.
 fn without_chunks(body: &str) -> String {
     let (mut content, mut rest) = (String::new(), body);
-    while let Some((size, behind)) = rest.split_once("\r\n") {
+    while let Some((size, after)) = rest.split_once("\r\n") {
         let size = usize::from_str_radix(size, 16).unwrap();
-        content.push_str(&behind[..size]);
-        rest = behind[size..].strip_prefix("\r\n").unwrap();
+        content.push_str(&after[..size]);
+        rest = after[size..].strip_prefix("\r\n").unwrap();
         if size == 0 {
             break;
         }

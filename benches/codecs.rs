@@ -137,8 +137,8 @@ fn task(body: &[u8]) -> TaskBuf {
     task.user_message(message).unwrap();
     let at_ms = NOW.unix_ms;
     let (state, metadata) = (TaskState::Completed, None);
-    let said = TaskEvent::Status { state, at_ms, message: Some(message), metadata };
-    task.apply(&said).unwrap();
+    let completed = TaskEvent::Status { state, at_ms, message: Some(message), metadata };
+    task.apply(&completed).unwrap();
     task
 }
 

@@ -51,7 +51,7 @@ fn measure(name: &str, found: &str) {
     let serve = [SERVER, "serve", "--workers", "1", "--listen", "127.0.0.1:PORT"];
     let server = Served::start(&[&serve[..], &["--agent", &agent]].concat());
     let request = post(&send("SendMessage", TEXT));
-    let answer = server.ask(&request);
+    let answer = server.request(&request);
     let text = String::from_utf8_lossy(&answer);
     assert!(text.contains(found), "{name}: {text}");
     let mut load = Load::new(&server, CONNECTIONS, 1, &request, answer.len());
@@ -66,8 +66,8 @@ fn main() {
     if let [agent, form] = &words[..]
         && agent == "agent"
     {
-        let known = FORMS.iter().find(|(name, _, _)| name == form);
-        return answer_turns(known.expect("a form").2);
+        let entry = FORMS.iter().find(|(name, _, _)| name == form);
+        return answer_turns(entry.expect("a form").2);
     }
     served::pin_load();
     FORMS.iter().for_each(|(name, found, _)| measure(name, found));

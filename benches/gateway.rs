@@ -77,7 +77,7 @@ impl Drop for Nginx {
 /// Prints the ratio of two servers for requests with the same answer.
 fn ratio(name: &str, [below, ours]: [(&Served, &[u8]); 2]) {
     let mut loads = [below, ours].map(|(served, request)| {
-        let answer = served.ask(request);
+        let answer = served.request(request);
         let found = count(&answer, b"TASK_STATE_COMPLETED");
         assert_eq!(found, 1, "{name}: {}", String::from_utf8_lossy(&answer));
         let mut load = Load::new(served, CONNECTIONS, 1, request, answer.len());
@@ -179,7 +179,7 @@ fn main() {
     let theirs = &nginx.served;
     ratio("SendMessage", [(theirs, &message), (&gateway, &message)]);
     let [direct, relayed] = [theirs, &gateway].map(|served| {
-        let id = task_id(&served.ask(&message));
+        let id = task_id(&served.request(&message));
         post(&call("GetTask", &format!(r#"{{"id":"{id}"}}"#)))
     });
     ratio("GetTask", [(theirs, &direct), (&gateway, &relayed)]);

@@ -110,7 +110,7 @@ impl Case {
 
     /// A tonic server with the answer that `load` gets, and a load for it.
     fn floor(&self, kind: &str, id: &str, load: &mut Load, prefix: &[&str]) -> (Served, Load) {
-        let answer = load.ask();
+        let answer = load.call_once();
         assert_eq!(messages(answer.clone()).len(), self.messages, "{}", self.name);
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("grpc-bench");
         fs::create_dir_all(&folder).unwrap();
@@ -121,7 +121,7 @@ impl Case {
         let floor = Served::start(&[prefix, &words].concat());
         let mut load = self.load(floor.port, id);
         // The same size; tonic may order the fields differently.
-        assert_eq!(load.ask().len(), answer.len(), "{}", self.name);
+        assert_eq!(load.call_once().len(), answer.len(), "{}", self.name);
         (floor, load)
     }
 }
@@ -129,7 +129,7 @@ impl Case {
 /// The id of a task that the server has completed.
 fn completed(server: &Served) -> String {
     let mut load = case("", "SendMessage", Shape::new(1, 1), 1, 1).load(server.port, "");
-    let answer = messages(load.ask()).remove(0);
+    let answer = messages(load.call_once()).remove(0);
     task(v1::SendMessageResponse::decode(answer).unwrap()).id
 }
 
@@ -227,7 +227,7 @@ fn json_instructions(wanted: &dyn Fn(&str) -> bool) {
             let server = Served::server(&served::VALGRIND);
             let body = match name.starts_with("get") {
                 true => {
-                    let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
+                    let id = task_id(&server.request(&post(&send("SendMessage", TEXT))));
                     call("GetTask", &format!(r#"{{"id":"{id}"}}"#))
                 }
                 false => send("SendMessage", TEXT),
@@ -254,9 +254,9 @@ fn one_by_one(_: &dyn Fn(&str) -> bool) {
     ] {
         let calls = 5_000;
         let mut load = case(name, rpc, Shape::new(1, 1), messages, calls).load(server.port, &id);
-        let took = load.run(calls);
-        let ms = |at: usize| took[at].as_secs_f64() * 1000.0;
-        let late = took.iter().filter(|took| took.as_millis() >= 40).count();
+        let durations = load.run(calls);
+        let ms = |at: usize| durations[at].as_secs_f64() * 1000.0;
+        let late = durations.iter().filter(|elapsed| elapsed.as_millis() >= 40).count();
         let (median, slowest) = (ms(calls / 2), ms(calls - 1));
         println!(
             "{name:15} one by one: median {median:.3} ms, slowest of {calls} {slowest:.1} ms, \

@@ -206,10 +206,10 @@ fn run(case: &str, count: u64) {
         other => panic!("no case {other}"),
     };
     let (mut input, length) = with_room(input);
-    let places = |mark: &[u8]| -> Vec<usize> {
+    let positions = |mark: &[u8]| -> Vec<usize> {
         (0..input.len()).filter(|at| input[*at..].starts_with(mark)).collect()
     };
-    let (others, numbers) = (places(ANOTHER), places(NUMBER));
+    let (others, numbers) = (positions(ANOTHER), positions(NUMBER));
     for turn in 0..count {
         for &at in &others {
             // Far more values than the cache holds.

@@ -204,9 +204,10 @@ impl Team {
             };
         }
         // The store was full: the first task is evicted.
-        let gone = |report: &Report| -> Requests { Arc::new([get(&report.made[0], is_owned)]) };
-        let gone: Vec<Requests> = first.iter().map(gone).collect();
-        for report in team.round(&gone, 1, 0) {
+        let evicted_requests =
+            |report: &Report| -> Requests { Arc::new([get(&report.made[0], is_owned)]) };
+        let evicted_requests: Vec<Requests> = first.iter().map(evicted_requests).collect();
+        for report in team.round(&evicted_requests, 1, 0) {
             assert_eq!(count(&report.answer, b"-32001"), 1);
         }
         team

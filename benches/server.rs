@@ -79,9 +79,9 @@ fn cases(id: &str) -> Vec<Case> {
 }
 
 fn ratios(server: &Served, wanted: &dyn Fn(&str) -> bool) {
-    let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
+    let id = task_id(&server.request(&post(&send("SendMessage", TEXT))));
     for case in cases(&id).into_iter().filter(|case| wanted(case.name)) {
-        let answer = server.ask(&case.request);
+        let answer = server.request(&case.request);
         let found = count(&answer, case.holds.0.as_bytes());
         assert_eq!(found, case.holds.1, "{}: {}", case.name, String::from_utf8_lossy(&answer));
         let floor = floor::start(case.request.len(), answer.len());
@@ -122,7 +122,7 @@ fn memory() {
 
     let server = Served::server(&[]);
     let one = post(&send("SendMessage", TEXT));
-    let length = server.ask(&one).len();
+    let length = server.request(&one).len();
     let (mut stream, mut answer) = (server.connect(), vec![0; length]);
     let bytes = growth(&server, 200_000, &mut |_| {
         stream.write_all(&one).unwrap();
@@ -185,9 +185,9 @@ fn counted(name: &str, variables: &[&str], flags: &[&str]) -> u64 {
     let prefix = [variables, &served::VALGRIND[..]].concat();
     let run = |requests: u64| -> (u64, u64) {
         let server = Served::program_with(served::SERVER, &prefix, flags);
-        let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
+        let id = task_id(&server.request(&post(&send("SendMessage", TEXT))));
         let case = cases(&id).into_iter().find(|case| case.name == name).unwrap();
-        let length = server.ask(&case.request).len();
+        let length = server.request(&case.request).len();
         let mut load = case.load(&server, length);
         let mut done = 0;
         while done < requests {

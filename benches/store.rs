@@ -30,7 +30,7 @@ fn now(at: u64) -> Now {
 
 struct Maker {
     store: Store,
-    said: MessageBuf,
+    message: MessageBuf,
     events: EventBuf,
     bits: u128,
 }
@@ -38,11 +38,11 @@ struct Maker {
 impl Maker {
     fn new(tasks_max: usize) -> Maker {
         let limits = Limits { tasks_max, ..Limits::default() };
-        let said = MessageBuf::agent(&PartsBuf::new().text(TEXT)).id("0123456789abcdef");
+        let message = MessageBuf::agent(&PartsBuf::new().text(TEXT)).id("0123456789abcdef");
         let mut events = EventBuf::default();
         let (state, at_ms) = (TaskState::Completed, now(0).unix_ms);
         events.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
-        Maker { store: Store::new(&limits, 5), said, events, bits: 1 }
+        Maker { store: Store::new(&limits, 5), message, events, bits: 1 }
     }
 
     /// Makes a task in a context of its own, completed if `is_done`.
@@ -67,7 +67,7 @@ impl Maker {
         let made = self.store.commit_new(
             &reserved,
             Generation::V1,
-            self.said.view(),
+            self.message.view(),
             events,
             now,
             |task| task.state(),

@@ -92,7 +92,7 @@ fn request() -> Vec<u8> {
 
 /// The length of an answer, asserted to have all events.
 fn answer_bytes(served: &Served) -> usize {
-    let answer = served.ask(&request());
+    let answer = served.request(&request());
     // The snapshot that opens the stream is not an event of the agent.
     assert_eq!(count(&answer, b"\ndata: "), EVENTS as usize + 1);
     answer.len()
@@ -149,8 +149,8 @@ fn instructions(program: Option<&str>) {
     };
     let ((few, before), (many, after)) = (run(160), run(960));
     let each = (after - before) / (many - few);
-    let whose = if program.is_some() { "other build" } else { "this build" };
-    println!("stream_100 {whose}: {each} instructions, {} an event", each / EVENTS);
+    let build = if program.is_some() { "other build" } else { "this build" };
+    println!("stream_100 {build}: {each} instructions, {} an event", each / EVENTS);
 }
 
 fn main() {

@@ -59,7 +59,7 @@ const WARM: usize = 2_000;
 const COUNTED: usize = 20_000;
 
 /// Posts that the floor repeats: those of a few tasks.
-const KEPT: usize = 20 * posts::OF_A_TASK;
+const RECORDED_POSTS: usize = 20 * posts::OF_A_TASK;
 
 struct Case {
     name: &'static str,
@@ -169,10 +169,10 @@ fn write_posts(path: &str, posts: &[Vec<u8>]) {
 fn read_posts(path: &str) -> Vec<Vec<u8>> {
     let all = fs::read(path).unwrap();
     let (mut posts, mut rest) = (Vec::new(), &all[..]);
-    while let Some((length, behind)) = rest.split_first_chunk() {
-        let (post, behind) = behind.split_at(u32::from_be_bytes(*length) as usize);
+    while let Some((length, after)) = rest.split_first_chunk() {
+        let (post, after) = after.split_at(u32::from_be_bytes(*length) as usize);
         posts.push(post.to_vec());
-        rest = behind;
+        rest = after;
     }
     posts
 }
@@ -183,9 +183,9 @@ fn child(prefix: &[&str], words: &[&str]) -> (u64, String) {
     let mut command = Command::new("taskset");
     command.args(["-c", "0"]).args(prefix).arg(me).args(words);
     let output = command.stdin(Stdio::null()).output().expect("taskset");
-    let (said, log) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
+    let (stdout, log) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
     assert!(output.status.success(), "{log}");
-    (String::from_utf8_lossy(&said).trim().parse().unwrap(), log)
+    (String::from_utf8_lossy(&stdout).trim().parse().unwrap(), log)
 }
 
 /// Both senders of a case: the floor writes the posts of the webhook worker.
@@ -197,12 +197,12 @@ struct Senders {
 
 impl Senders {
     fn new(case: &Case) -> Senders {
-        let receiver = Receiver::new(KEPT);
+        let receiver = Receiver::new(RECORDED_POSTS);
         let file = format!("{}/posts-{}", env!("CARGO_TARGET_TMPDIR"), case.name);
         let senders = Senders { name: case.name, receiver, file };
-        senders.post(&[], Rounds { warm: 9, counted: KEPT }, KEPT + 100);
+        senders.post(&[], Rounds { warm: 9, counted: RECORDED_POSTS }, RECORDED_POSTS + 100);
         assert!(senders.receiver.connections() <= case.at_a_time as usize);
-        write_posts(&senders.file, &senders.receiver.kept());
+        write_posts(&senders.file, &senders.receiver.recorded());
         senders
     }
 
@@ -233,7 +233,7 @@ fn ratios(case: &Case) {
         .collect();
     rounds.sort_by(|a, b| a[0].total_cmp(&b[0]));
     let [ratio, floor, ours] = rounds[ROUNDS / 2];
-    let posts = senders.receiver.kept();
+    let posts = senders.receiver.recorded();
     let bytes = posts.iter().map(Vec::len).sum::<usize>() / posts.len();
     let bound = case.at_most.map_or("no bound".to_owned(), |most| format!("at most {most:.1}"));
     println!(

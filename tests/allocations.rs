@@ -139,7 +139,7 @@ impl Client {
         Client { conn: Conn::new(NOW), wake, rings, out: Vec::with_capacity(1 << 16) }
     }
 
-    fn says(&self, what: &str) -> bool {
+    fn has_received(&self, what: &str) -> bool {
         self.out.windows(what.len()).any(|found| found == what.as_bytes())
     }
 
@@ -182,7 +182,7 @@ fn per_request(server: &mut Server, request: &[u8], answer: &str) -> f64 {
             server.advance(&mut client, request);
         }
     });
-    assert!(client.says(answer), "{}", String::from_utf8_lossy(&client.out));
+    assert!(client.has_received(answer), "{}", String::from_utf8_lossy(&client.out));
     spent as f64 / REQUESTS as f64
 }
 
@@ -196,7 +196,7 @@ fn fan_out(subscribers: usize, events: usize) -> usize {
     let mut clients: Vec<Client> = (0..subscribers).map(|_| Client::new()).collect();
     for client in &mut clients {
         server.advance(client, &subscribe);
-        assert!(client.says("TASK_STATE_SUBMITTED"));
+        assert!(client.has_received("TASK_STATE_SUBMITTED"));
     }
     let mut job = agent.0.lock().unwrap().take().expect("a running task");
     let text = PartsBuf::new().text("a chunk of some forty bytes, as models say");
@@ -212,7 +212,7 @@ fn fan_out(subscribers: usize, events: usize) -> usize {
             .unwrap();
             for client in &mut clients {
                 server.advance(client, b"");
-                assert!(client.says("a chunk of some forty"));
+                assert!(client.has_received("a chunk of some forty"));
             }
         }
     };
@@ -221,7 +221,7 @@ fn fan_out(subscribers: usize, events: usize) -> usize {
     job.status(TaskState::Completed, None).unwrap();
     for client in &mut clients {
         server.advance(client, b"");
-        assert!(client.says("\r\n0\r\n\r\n") && client.rings.0.load(Relaxed) >= events);
+        assert!(client.has_received("\r\n0\r\n\r\n") && client.rings.0.load(Relaxed) >= events);
     }
     spent
 }
@@ -271,7 +271,7 @@ impl Tap for Numbers {
 
 /// Creates a finished task.
 fn make(store: &Store, bits: &mut Counter, context_id: Option<&[u8]>) {
-    let said = MessageBuf::agent(&PartsBuf::new().text("x")).id("m");
+    let message = MessageBuf::agent(&PartsBuf::new().text("x")).id("m");
     let new = NewTask {
         scope: Scope::of(AgentIndex(0)),
         incarnation: 0,
@@ -284,7 +284,7 @@ fn make(store: &Store, bits: &mut Counter, context_id: Option<&[u8]>) {
     };
     let reserved = store.reserve(new, NOW).unwrap();
     let none = EventBuf::default();
-    store.commit_new(&reserved, Generation::V1, said.view(), &none, NOW, |_| ()).unwrap();
+    store.commit_new(&reserved, Generation::V1, message.view(), &none, NOW, |_| ()).unwrap();
     let (state, at_ms) = (TaskState::Completed, NOW.unix_ms);
     let done = TaskEvent::Status { state, at_ms, message: None, metadata: None };
     store.update(reserved.key(), NOW, |edit| edit.apply(&done).unwrap());
@@ -309,8 +309,8 @@ fn store_with_a_tap_stays_within_its_memory_estimate() {
                 let context = bits.bits().to_le_bytes();
                 make(&store, &mut bits, are_named.then_some(&context[..]));
             }
-            let beside = (held() - before) as u64 - store.stats().bytes;
-            assert!(beside <= term, "{beside} of {term}");
+            let other_bytes = (held() - before) as u64 - store.stats().bytes;
+            assert!(other_bytes <= term, "{other_bytes} of {term}");
         }
         assert_eq!(store.stats().tasks, 10_000);
     }
@@ -351,11 +351,11 @@ fn client_http_sse_and_websocket_exchange_allocates_nothing() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
         15\r\nid: 7\ndata: {\"a\":1}\n\n\r\n0\r\nX: y\r\n\r\n";
     let (mut http1, mut response) = (Http1Connection::default(), ResponseBuf::default());
-    let (mut known, mut out, mut body) = (RequestHead::default(), Vec::new(), Vec::new());
+    let (mut head, mut out, mut body) = (RequestHead::default(), Vec::new(), Vec::new());
     let mut exchange = |wire: &str| {
         out.clear();
         body.clear();
-        http1.begin(&request, false, &mut known, &mut out).unwrap();
+        http1.begin(&request, false, &mut head, &mut out).unwrap();
         http1.sent();
         let mut rest = wire.as_bytes();
         loop {
@@ -419,10 +419,10 @@ fn writing_calls_and_reading_answers_allocates_nothing() {
     };
 
     let _one = COUNTING.lock();
-    let said = MessageBuf::user(&PartsBuf::new().text("hello")).id("m-1");
+    let user_message = MessageBuf::user(&PartsBuf::new().text("hello")).id("m-1");
     let send = Send {
         has_own_id: true,
-        message: said.view(),
+        message: user_message.view(),
         task_id: None,
         client_chooses_id: false,
         context_id: None,

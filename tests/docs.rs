@@ -25,8 +25,8 @@ mod engine;
 /// The blocks of a page in this language.
 fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     let fence = format!("```{language}\n");
-    let behind = page.split(fence.as_str()).skip(1);
-    behind.map(|text| text.split("```").next().unwrap()).collect()
+    let after = page.split(fence.as_str()).skip(1);
+    after.map(|text| text.split("```").next().unwrap()).collect()
 }
 
 #[test]
@@ -126,11 +126,11 @@ fn guide_agent_returns_the_documented_responses() {
     for chunk in ["\"1 \"", "\"2 \"", "\"3 \"", "\"lastChunk\":true", "TASK_STATE_COMPLETED"] {
         assert!(stream.contains(chunk), "{chunk} in {stream}");
     }
-    let asked = send(words("coffee"))["task"].clone();
-    assert_eq!(asked["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
-    assert_eq!(asked["status"]["message"]["parts"][0]["text"], "What size?");
+    let paused = send(words("coffee"))["task"].clone();
+    assert_eq!(paused["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+    assert_eq!(paused["status"]["message"]["parts"][0]["text"], "What size?");
     let mut size = words("large");
-    size["taskId"] = asked["id"].clone();
+    size["taskId"] = paused["id"].clone();
     let cup = send(size)["task"].clone();
     assert_eq!(cup["artifacts"][0]["parts"][0]["text"], "one large coffee");
     let worked = send(words("work"))["task"].clone();
@@ -150,18 +150,18 @@ fn guide_agent_returns_the_documented_responses() {
 fn guide_clerk_replies_without_a_task_and_refuses_cancels() {
     let running = agent::server().listen("127.0.0.1:0").workers(1).start().unwrap();
     let addr = running.addrs()[0];
-    let ask = |message| post(addr, "/agents/clerk", "SendMessage", message);
-    let price = result(&ask(words("price")))["message"].clone();
+    let send_to_clerk = |message| post(addr, "/agents/clerk", "SendMessage", message);
+    let price = result(&send_to_clerk(words("price")))["message"].clone();
     assert_eq!(price["parts"][0]["text"], "3 coins");
-    let refused = ask(words("tea"));
+    let refused = send_to_clerk(words("tea"));
     assert!(refused.contains("-32004") && refused.contains("and nothing else"), "{refused}");
-    let order = result(&ask(words("order")))["task"].clone();
+    let order = result(&send_to_clerk(words("order")))["task"].clone();
     assert_eq!(order["status"]["message"]["parts"][0]["text"], "Where to?");
     let refused = call(addr, "/agents/clerk", "CancelTask", &json!({ "id": order["id"] }));
     assert!(refused.contains("-32002") && refused.contains("an order is binding"), "{refused}");
     let mut address = words("the harbor");
     address["taskId"] = order["id"].clone();
-    let sent = result(&ask(address))["task"]["status"].clone();
+    let sent = result(&send_to_clerk(address))["task"]["status"].clone();
     assert_eq!(sent["state"], "TASK_STATE_COMPLETED");
     assert_eq!(sent["message"]["parts"][0]["text"], "sent to the harbor");
     // These tasks were never stored here.
@@ -187,8 +187,8 @@ fn guide_agent_replaced_mid_task_finishes_its_stream() {
     agent::update(&agents).unwrap();
     stream.read_to_string(&mut answer).unwrap();
     for stop in 1..=5 {
-        let said = format!("stop {stop} of 5");
-        assert!((1..=2).contains(&answer.matches(&said).count()), "{said} in {answer}");
+        let step = format!("stop {stop} of 5");
+        assert!((1..=2).contains(&answer.matches(&step).count()), "{step} in {answer}");
     }
     assert!(answer.contains("delivered"), "{answer}");
 }
@@ -228,9 +228,9 @@ fn serve_page_lists_exactly_the_flags_of_serve() {
     let page = include_str!("../docs/reference/serve.md");
     let table = page.split("\n## Flags of `serve`\n").nth(1).unwrap();
     let table = table.split("\n## ").next().unwrap();
-    let known = flags(&help, "");
-    assert!(known.len() > 20, "{help}");
-    assert_eq!(flags(table, "| `"), known);
+    let expected = flags(&help, "");
+    assert!(expected.len() > 20, "{help}");
+    assert_eq!(flags(table, "| `"), expected);
 }
 
 /// Each Markdown file in a folder and below.
@@ -269,10 +269,10 @@ fn features_page_lists_exactly_the_crate_features() {
     let manifest = manifest.split("\n[").next().unwrap();
     let names = manifest.lines().filter_map(|line| line.split_once(" = [").map(|(name, _)| name));
     let own = ["default", "internals", "test-echo"];
-    let known: BTreeSet<_> = names.filter(|name| !own.contains(name)).collect();
+    let expected: BTreeSet<_> = names.filter(|name| !own.contains(name)).collect();
     let page = include_str!("../docs/reference/features.md");
     let shown = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-    assert_eq!(shown.map(|(name, _)| name).collect::<BTreeSet<_>>(), known);
+    assert_eq!(shown.map(|(name, _)| name).collect::<BTreeSet<_>>(), expected);
 }
 
 /// The numbers of a row of the table of sizes, by the name in its first cell.
@@ -309,7 +309,7 @@ fn sizing_page_matches_the_default_memory_limits() {
         "idempotency_entries_max",
     ];
     let rows = |at: usize| sizes.map(|sizes| sizes[at] as u64).to_vec();
-    let given: Vec<_> = names.iter().enumerate().map(|(at, name)| (*name, rows(at))).collect();
+    let expected: Vec<_> = names.iter().enumerate().map(|(at, name)| (*name, rows(at))).collect();
     let shown: Vec<_> = names.iter().map(|name| (*name, row(page, name))).collect();
-    assert_eq!(shown, given);
+    assert_eq!(shown, expected);
 }

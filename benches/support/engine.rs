@@ -116,8 +116,8 @@ impl Bench {
     /// Makes a task by a message with these lines in its head.
     pub fn task_id(&mut self, lines: &str) -> String {
         let plain = String::from_utf8(send("SendMessage", TEXT)).unwrap();
-        let said = plain.replacen("Content-Length", &format!("{lines}Content-Length"), 1);
-        let (mut input, length) = with_room(said.into_bytes());
+        let request = plain.replacen("Content-Length", &format!("{lines}Content-Length"), 1);
+        let (mut input, length) = with_room(request.into_bytes());
         self.round(&mut input, length);
         let text = self.text();
         let at = text.find(r#""task":{"id":""#).expect("a task") + 14;

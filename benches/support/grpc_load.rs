@@ -100,7 +100,7 @@ impl Load {
     }
 
     /// The body of the answer to one call.
-    pub fn ask(&mut self) -> Bytes {
+    pub fn call_once(&mut self) -> Bytes {
         let (mut send, call) = (self.connections[0].clone(), Rc::clone(&self.call));
         self.local.block_on(&self.runtime, async move { call.make(&mut send).await })
     }
@@ -108,19 +108,19 @@ impl Load {
     /// Makes this many calls in all, asserting an answer to each. Returns the duration of each, the
     /// fastest first.
     pub fn run(&mut self, calls: usize) -> Vec<Duration> {
-        let left = Rc::new(Cell::new(calls));
-        let took = Rc::new(RefCell::new(Vec::with_capacity(calls)));
+        let remaining = Rc::new(Cell::new(calls));
+        let durations = Rc::new(RefCell::new(Vec::with_capacity(calls)));
         let slots: Vec<_> = (0..self.connections.len() * self.at_once)
             .map(|slot| {
                 let mut send = self.connections[slot % self.connections.len()].clone();
                 let call = Rc::clone(&self.call);
-                let (left, took) = (Rc::clone(&left), Rc::clone(&took));
+                let (remaining, durations) = (Rc::clone(&remaining), Rc::clone(&durations));
                 self.local.spawn_local(async move {
-                    while let Some(less) = left.get().checked_sub(1) {
-                        left.set(less);
+                    while let Some(less) = remaining.get().checked_sub(1) {
+                        remaining.set(less);
                         let start = Instant::now();
                         let body = call.make(&mut send).await;
-                        took.borrow_mut().push(start.elapsed());
+                        durations.borrow_mut().push(start.elapsed());
                         call.check(&body);
                     }
                 })
@@ -131,9 +131,9 @@ impl Load {
                 slot.await.unwrap();
             }
         });
-        let mut took = took.take();
-        took.sort();
-        took
+        let mut durations = durations.take();
+        durations.sort();
+        durations
     }
 }
 

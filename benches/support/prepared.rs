@@ -24,7 +24,7 @@ pub const ID: &str = "{id}";
 #[derive(Default)]
 struct Exchange {
     http1: Http1Connection,
-    known: RequestHead,
+    request_head: RequestHead,
     response: ResponseBuf,
     output: Vec<u8>,
     /// The answer, and how much of it was read.
@@ -79,12 +79,12 @@ impl Answer {
             .into_bytes();
             let head_len = self.bytes.len() - body.len();
             self.digits = id.len();
-            let places = self.body.match_indices(ID).enumerate();
+            let id_positions = self.body.match_indices(ID).enumerate();
             // Each earlier id made the body longer or shorter.
             let at = |(before, (at, _)): (usize, (usize, &str))| {
                 head_len + at - before * ID.len() + before * id.len()
             };
-            self.ids_at = places.map(at).collect();
+            self.ids_at = id_positions.map(at).collect();
         }
         for at in &self.ids_at {
             self.bytes[*at..*at + id.len()].copy_from_slice(id);
@@ -110,9 +110,9 @@ impl Transport for Prepared {
         request: HttpRequest<'_>,
     ) -> impl Future<Output = Result<PreparedResponse, TransportError>> + Send {
         let mut exchange = self.0.exchange.lock().unwrap().take().unwrap_or_default();
-        let Exchange { http1, known, output, input, read, .. } = &mut *exchange;
+        let Exchange { http1, request_head, output, input, read, .. } = &mut *exchange;
         output.clear();
-        http1.begin(&request, false, known, output).unwrap();
+        http1.begin(&request, false, request_head, output).unwrap();
         output.extend_from_slice(request.body);
         http1.sent();
         input.clear();

@@ -21,8 +21,8 @@ struct Shared {
     is_stopped: AtomicBool,
     connections: AtomicUsize,
     /// The first posts, up to a limit.
-    kept: Mutex<Vec<Vec<u8>>>,
-    kept_max: usize,
+    recorded: Mutex<Vec<Vec<u8>>>,
+    recorded_max: usize,
 }
 
 /// See the module.
@@ -34,10 +34,10 @@ pub struct Receiver {
 
 impl Receiver {
     /// A receiver that records this many posts.
-    pub fn new(kept_max: usize) -> Receiver {
+    pub fn new(recorded_max: usize) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Shared { kept_max, ..Shared::default() });
+        let shared = Arc::new(Shared { recorded_max, ..Shared::default() });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::spawn(move || receive(&listener, &theirs));
         Receiver { port, shared, thread: Some(thread) }
@@ -49,8 +49,8 @@ impl Receiver {
     }
 
     /// The first posts, each complete.
-    pub fn kept(&self) -> Vec<Vec<u8>> {
-        self.shared.kept.lock().unwrap().clone()
+    pub fn recorded(&self) -> Vec<Vec<u8>> {
+        self.shared.recorded.lock().unwrap().clone()
     }
 }
 
@@ -90,11 +90,11 @@ fn is_served(stream: &mut TcpStream, input: &mut Vec<u8>, shared: &Shared) -> bo
         Err(_) => return false,
     }
     while let Some(end) = post_end(input) {
-        let mut kept = shared.kept.lock().unwrap();
-        if kept.len() < shared.kept_max {
-            kept.push(input[..end].to_vec());
+        let mut recorded = shared.recorded.lock().unwrap();
+        if recorded.len() < shared.recorded_max {
+            recorded.push(input[..end].to_vec());
         }
-        drop(kept);
+        drop(recorded);
         input.drain(..end);
         if stream.write_all(ANSWER).is_err() {
             return false;

@@ -115,7 +115,7 @@ impl Served {
     }
 
     /// The whole answer to one request, read until nothing more arrives.
-    pub fn ask(&self, request: &[u8]) -> Vec<u8> {
+    pub fn request(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         stream.write_all(request).unwrap();
         let (mut answer, mut buffer) = (Vec::new(), vec![0; 1 << 20]);

@@ -9,7 +9,7 @@ use crate::admission;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    admission::only_known_credentials_are_admitted(bytes);
+    admission::only_valid_credentials_are_accepted(bytes);
 }
 
 #[cfg(fuzzing)]

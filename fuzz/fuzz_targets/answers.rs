@@ -9,7 +9,7 @@ use crate::answers;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    answers::an_answer_is_read_the_same_after_another(bytes);
+    answers::answer_parses_the_same_after_another(bytes);
 }
 
 #[cfg(fuzzing)]

@@ -9,7 +9,7 @@ use crate::cards;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    cards::a_card_means_the_same_in_its_canonical_form(bytes);
+    cards::canonical_card_reads_as_the_same_card(bytes);
 }
 
 #[cfg(fuzzing)]

@@ -9,7 +9,7 @@ use crate::config;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    config::a_configuration_is_read_or_refused_in_one_line(bytes);
+    config::config_is_read_or_refused_in_one_line(bytes);
 }
 
 #[cfg(fuzzing)]

@@ -9,7 +9,7 @@ use crate::conn;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    conn::cuts_change_nothing(bytes);
+    conn::responses_are_the_same_however_cut(bytes);
 }
 
 #[cfg(fuzzing)]

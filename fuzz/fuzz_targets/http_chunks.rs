@@ -9,7 +9,7 @@ use crate::http;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    http::chunks_do_not_care_how_they_are_cut(bytes);
+    http::chunks_decode_the_same_however_cut(bytes);
     http::chunks_round_trip(bytes);
 }
 

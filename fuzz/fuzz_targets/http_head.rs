@@ -9,8 +9,8 @@ use crate::http;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    http::head_ends_where_it_ends(bytes);
-    http::heads_mean_what_the_rfc_says(bytes);
+    http::head_end_is_the_same_however_cut(bytes);
+    http::heads_parse_like_the_simple_reader(bytes);
 }
 
 #[cfg(fuzzing)]

@@ -11,7 +11,7 @@ use crate::http;
 pub fn property(bytes: &[u8]) {
     let Some((cut, heads)) = bytes.split_first() else { return };
     let heads: Vec<Vec<u8>> = heads.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
-    http::memoised_heads_equal_fresh_ones(&heads, usize::from(*cut));
+    http::cached_heads_parse_like_fresh_ones(&heads, usize::from(*cut));
 }
 
 #[cfg(fuzzing)]

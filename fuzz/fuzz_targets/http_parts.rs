@@ -10,8 +10,8 @@ use crate::http_parts;
 /// The property, for heads that are divided by NUL.
 pub fn property(bytes: &[u8]) {
     let heads = http_parts::heads_of(bytes);
-    http_parts::heads_mean_the_same_whatever_came_before(&heads);
-    heads.iter().for_each(http_parts::a_head_in_parts_means_what_it_means_in_text);
+    http_parts::heads_parse_the_same_after_earlier_heads(&heads);
+    heads.iter().for_each(http_parts::head_parts_parse_like_http1_text);
 }
 
 #[cfg(fuzzing)]

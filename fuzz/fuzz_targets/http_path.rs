@@ -9,7 +9,7 @@ use crate::http;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    http::no_path_hides_dots(bytes);
+    http::accepted_paths_hide_no_dots(bytes);
 }
 
 #[cfg(fuzzing)]

@@ -9,7 +9,7 @@ use crate::http_client;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    http_client::cuts_change_nothing(bytes);
+    http_client::response_parses_the_same_however_cut(bytes);
 }
 
 #[cfg(fuzzing)]

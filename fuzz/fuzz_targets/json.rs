@@ -9,9 +9,9 @@ use crate::json;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    json::agrees_with_serde(bytes);
+    json::parses_like_serde_json(bytes);
     json::spans_are_verbatim(bytes);
-    json::reuse_changes_nothing(bytes);
+    json::reused_parser_reads_like_a_new_one(bytes);
 }
 
 #[cfg(fuzzing)]

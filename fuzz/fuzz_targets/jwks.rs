@@ -9,7 +9,7 @@ use crate::tokens;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    tokens::a_document_gives_the_same_keys_each_time(bytes);
+    tokens::jwks_document_reads_the_same_each_time(bytes);
 }
 
 #[cfg(fuzzing)]

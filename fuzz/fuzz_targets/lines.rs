@@ -9,7 +9,7 @@ use crate::lines;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    lines::a_message_means_the_same_in_a_turn(bytes);
+    lines::message_round_trips_through_a_turn_line(bytes);
 }
 
 #[cfg(fuzzing)]

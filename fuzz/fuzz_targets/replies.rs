@@ -9,7 +9,7 @@ use crate::replies;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    replies::an_answer_is_understood_or_refused(bytes);
+    replies::server_answer_is_read_or_refused(bytes);
 }
 
 #[cfg(fuzzing)]

@@ -9,7 +9,7 @@ use crate::rest;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    rest::any_request_is_answered(bytes);
+    rest::any_request_gets_a_valid_response(bytes);
 }
 
 #[cfg(fuzzing)]

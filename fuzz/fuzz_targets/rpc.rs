@@ -9,7 +9,7 @@ use crate::conn;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    conn::every_call_is_answered_once(bytes);
+    conn::each_call_gets_one_response(bytes);
 }
 
 #[cfg(fuzzing)]

@@ -9,7 +9,7 @@ use crate::sse;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    sse::cuts_change_nothing(bytes);
+    sse::events_parse_the_same_however_cut(bytes);
 }
 
 #[cfg(fuzzing)]

@@ -9,7 +9,7 @@ use crate::store;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    store::the_store_is_its_naive_twin(bytes);
+    store::store_matches_the_naive_twin(bytes);
 }
 
 #[cfg(fuzzing)]

@@ -10,9 +10,9 @@ use crate::json;
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
     if let Ok(text) = str::from_utf8(bytes) {
-        json::escapes_invert(text);
+        json::escaping_round_trips(text);
     }
-    json::base64_inverts(bytes);
+    json::base64_round_trips(bytes);
 }
 
 #[cfg(fuzzing)]

@@ -9,7 +9,7 @@ use crate::tokens;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    tokens::only_what_was_signed_is_let_in(bytes);
+    tokens::only_signed_tokens_are_accepted(bytes);
 }
 
 #[cfg(fuzzing)]

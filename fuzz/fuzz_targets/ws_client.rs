@@ -9,7 +9,7 @@ use crate::ws;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    ws::cuts_change_nothing_for_a_client(bytes);
+    ws::client_reads_frames_the_same_however_cut(bytes);
 }
 
 #[cfg(fuzzing)]

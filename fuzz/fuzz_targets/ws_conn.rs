@@ -9,7 +9,7 @@ use crate::conn;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
-    conn::cuts_of_a_socket_change_nothing(bytes);
+    conn::websocket_output_is_the_same_however_cut(bytes);
 }
 
 #[cfg(fuzzing)]

@@ -41,9 +41,9 @@ impl HttpResponse for Saying {
         out: &mut Vec<u8>,
         _: usize,
     ) -> Poll<Result<bool, TransportError>> {
-        let said = std::mem::take(&mut self.0);
-        out.extend_from_slice(said);
-        Poll::Ready(Ok(!said.is_empty()))
+        let content = std::mem::take(&mut self.0);
+        out.extend_from_slice(content);
+        Poll::Ready(Ok(!content.is_empty()))
     }
 
     fn poll_write(

@@ -108,7 +108,7 @@ fn http_client_leaks_nothing_after_ten_thousand_faults() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = client();
-        let ask = Ask { head_ms: 60_000, idle_ms: 60_000, is_repeatable: false, ..GET };
+        let request = Ask { head_ms: 60_000, idle_ms: 60_000, is_repeatable: false, ..GET };
         let url = server.url();
         let mut before = None;
         for number in 0..11_000 {
@@ -116,7 +116,7 @@ fn http_client_leaks_nothing_after_ten_thousand_faults() {
                 until_idle(&serving).await;
                 before = Some(holding());
             }
-            ask.whole(&client, &url).await.unwrap_err();
+            request.whole(&client, &url).await.unwrap_err();
         }
         until_idle(&serving).await;
         let (before, after) = (before.unwrap(), holding());
@@ -189,11 +189,11 @@ impl Scene {
         let expected = &self.all[case].expected;
         // A call may fail on a connection that the previous case has just closed.
         let is_lost = number.is_multiple_of(WAYS.len()) && Expected::Lost.is(error);
-        let is_known = match is_stalled {
+        let is_expected = match is_stalled {
             true => is_late,
             false => is_lost || expected.iter().any(|name| name.is(error)),
         };
-        assert!(is_known, "{}", about());
+        assert!(is_expected, "{}", about());
     }
 }
 

@@ -59,7 +59,10 @@ fn client() -> HttpClient {
     HttpClient::new(options).unwrap()
 }
 
-async fn ask(client: &HttpClient, origin: &HttpOrigin) -> <HttpClient as Transport>::Response {
+async fn send_post(
+    client: &HttpClient,
+    origin: &HttpOrigin,
+) -> <HttpClient as Transport>::Response {
     let request = HttpRequest {
         method: HttpMethod::Post,
         origin,
@@ -85,7 +88,7 @@ fn call_over_a_pooled_connection_allocates_nothing() {
     let mut content = Vec::new();
     let mut call = || {
         runtime.block_on(async {
-            let mut response = ask(&client, &origin).await;
+            let mut response = send_post(&client, &origin).await;
             content.clear();
             while poll_fn(|cx| response.poll_read(cx, &mut content, 1024)).await.unwrap() {}
             assert_eq!((response.status(), &content[..]), (200, &b"{}"[..]));
@@ -129,10 +132,10 @@ fn idle_bytes(connections: usize) -> isize {
         let client = client();
         let before = held();
         let mut waiting: Vec<_> =
-            (0..connections).map(|_| Box::pin(ask(&client, &origin))).collect();
+            (0..connections).map(|_| Box::pin(send_post(&client, &origin))).collect();
         let mut responses = Vec::new();
         poll_fn(|cx| {
-            waiting.retain_mut(|asked| match pin!(asked).poll(cx) {
+            waiting.retain_mut(|request_future| match pin!(request_future).poll(cx) {
                 std::task::Poll::Ready(response) => {
                     responses.push(response);
                     false

@@ -12,17 +12,17 @@ use crate::{
 fn card_get_prints_name_interface_and_signatures() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
-    let said = user.ok(&["card", "get"]);
-    assert_floor(&said.out);
-    assert_eq!(said.field("Name"), "echo");
-    assert_eq!(said.field("Streaming"), "yes");
-    assert!(said.field("Interface").starts_with("JSONRPC http://"), "{said:?}");
-    assert_eq!((said.field("Signatures"), said.field("Signature")), ("0", "absent"));
+    let output = user.ok(&["card", "get"]);
+    assert_floor(&output.out);
+    assert_eq!(output.field("Name"), "echo");
+    assert_eq!(output.field("Streaming"), "yes");
+    assert!(output.field("Interface").starts_with("JSONRPC http://"), "{output:?}");
+    assert_eq!((output.field("Signatures"), output.field("Signature")), ("0", "absent"));
     let card = user.json(&["card", "get"]);
     assert_eq!(card["name"], "echo");
     assert!(card["supportedInterfaces"].is_array(), "{card}");
     assert_eq!(user.ok(&["card", "get", "--stream", "-o", "json"]).lines().len(), 1);
-    assert_eq!(user.ok(&["card", "get", &url]).out, said.out);
+    assert_eq!(user.ok(&["card", "get", &url]).out, output.out);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn card_is_found_below_a_url_that_refuses_get() {
     let refusals = refusals.map(|line| status(line, "text/plain", "no"));
     for refusal in refusals.into_iter().chain([page, health, stream]) {
         let shown = String::from_utf8_lossy(&refusal).into_owned();
-        let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
+        let fake = Fake::start(move |request, _, url| match request.target.as_str() {
             "/agents/a/.well-known/agent-card.json" => {
                 ok("application/json", &card(url, &json!({})))
             }
@@ -45,7 +45,7 @@ fn card_is_found_below_a_url_that_refuses_get() {
         assert_eq!(user.ok(&["card", "get"]).field("Name"), "fake", "{shown}");
     }
     // If no URL has a card, a refusal explains more than the later 404.
-    let fake = Fake::start(|heard, _, _| match heard.target.as_str() {
+    let fake = Fake::start(|request, _, _| match request.target.as_str() {
         "/rpc" => status("401 Unauthorized", "text/plain", "no"),
         _ => status("404 Not Found", "text/plain", "no"),
     });
@@ -65,14 +65,14 @@ fn card_of_0_3_is_printed_as_a_1_0_card() {
 #[test]
 fn card_get_validate_reports_schema_errors() {
     let (_server, url) = echo(&[]);
-    let said = User::of(&url).ok(&["card", "get", "--validate", "-o", "json"]);
+    let output = User::of(&url).ok(&["card", "get", "--validate", "-o", "json"]);
     assert_eq!(
-        (said.document()["name"].as_str(), &*said.err),
+        (output.document()["name"].as_str(), &*output.err),
         (Some("echo"), "the card is valid\n")
     );
-    let said = User::of(&url).ok(&["card", "get", "--validate"]);
-    assert_floor(&said.out);
-    assert_eq!(said.field("Schema"), "valid");
+    let output = User::of(&url).ok(&["card", "get", "--validate"]);
+    assert_floor(&output.out);
+    assert_eq!(output.field("Schema"), "valid");
     let user = User::new();
     user.write("work/bad.json", "{\"name\":\"x\",\"supportedInterfaces\":[{\"url\":3}]}");
     let words = ["card", "get", "bad.json", "--validate"];
@@ -84,18 +84,18 @@ fn card_get_validate_reports_schema_errors() {
 #[test]
 fn lint_lists_all_findings_and_fails_only_on_errors() {
     let (_server, url) = echo(&[]);
-    let said = User::of(&url).ok(&["card", "lint"]);
-    assert_floor(&said.out);
-    assert_eq!(said.field("Errors"), "0");
+    let output = User::of(&url).ok(&["card", "lint"]);
+    assert_floor(&output.out);
+    assert_eq!(output.field("Errors"), "0");
     let user = User::new();
     user.write("work/bad.json", "{\"name\":\"x\",\"skills\":[{}]}");
-    let said = user.run(&["card", "lint", "bad.json"]);
-    assert_eq!(said.code, Some(1));
-    assert_floor(&said.out);
-    assert!(said.out.contains("Error: skills[0]") && said.err.is_empty(), "{said:?}");
-    let said = user.run(&["card", "lint", "bad.json", "-o", "json"]);
-    assert_eq!(said.code, Some(1));
-    let findings = said.document()["findings"].clone();
+    let output = user.run(&["card", "lint", "bad.json"]);
+    assert_eq!(output.code, Some(1));
+    assert_floor(&output.out);
+    assert!(output.out.contains("Error: skills[0]") && output.err.is_empty(), "{output:?}");
+    let output = user.run(&["card", "lint", "bad.json", "-o", "json"]);
+    assert_eq!(output.code, Some(1));
+    let findings = output.document()["findings"].clone();
     let errors = findings.as_array().unwrap().iter().filter(|one| one["level"] == "error");
     assert!(errors.count() > 2, "{findings}");
     // A file that is not a card has one finding, and a missing file none.
@@ -111,32 +111,36 @@ fn lint_lists_all_findings_and_fails_only_on_errors() {
 
 #[test]
 fn cached_card_is_revalidated_with_its_etag() {
-    let fake = Fake::start(|heard, _, url| match (heard.rpc(), heard.field("if-none-match")) {
-        ("", Some("\"e-1\"")) => b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n".to_vec(),
-        ("", _) => {
-            let body = card(url, &json!({}));
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nETag: \"e-1\"";
-            let length = body.len();
-            format!("{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
-                .into_bytes()
-        }
-        _ => heard.result(&json!({ "message": {
+    let fake =
+        Fake::start(|request, _, url| match (request.rpc(), request.field("if-none-match")) {
+            ("", Some("\"e-1\"")) => {
+                b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n".to_vec()
+            }
+            ("", _) => {
+                let body = card(url, &json!({}));
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nETag: \"e-1\"";
+                let length = body.len();
+                format!("{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+                    .into_bytes()
+            }
+            _ => request.result(&json!({ "message": {
             "messageId": "m-1", "role": "ROLE_AGENT", "parts": [{ "text": "hi" }],
         } })),
-    });
+        });
     let user = User::of(&fake.url);
     for _ in 0..2 {
         assert_eq!(user.ok(&["send", "x"]).block("Text"), "hi");
         assert_eq!(user.json(&["card", "get"])["name"], "fake");
     }
-    let heard = fake.heard();
-    let asked = heard.iter().filter(|heard| heard.method == "GET");
-    let asked: Vec<bool> = asked.map(|heard| heard.field("if-none-match").is_some()).collect();
-    assert_eq!(asked, [false, true, true, true]);
-    let said = user.ok(&["send", "x", "--debug"]);
-    assert!(said.err.contains("the cached card has not changed"), "{said:?}");
+    let requests = fake.requests();
+    let conditional = requests.iter().filter(|request| request.method == "GET");
+    let conditional: Vec<bool> =
+        conditional.map(|request| request.field("if-none-match").is_some()).collect();
+    assert_eq!(conditional, [false, true, true, true]);
+    let output = user.ok(&["send", "x", "--debug"]);
+    assert!(output.err.contains("the cached card has not changed"), "{output:?}");
     user.ok(&["send", "x", "--card-cache=false"]);
-    let last = fake.heard().into_iter().rfind(|heard| heard.method == "GET").unwrap();
+    let last = fake.requests().into_iter().rfind(|request| request.method == "GET").unwrap();
     assert!(last.field("if-none-match").is_none(), "{last:?}");
 }
 
@@ -151,7 +155,7 @@ fn extended_card_is_requested_or_reported_as_unsupported() {
 #[test]
 fn extended_card_request_sends_only_declared_credentials() {
     for declares in [true, false] {
-        let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+        let fake = Fake::start(move |request, _, url| match request.rpc() {
             "" => {
                 let mut members = json!({ "capabilities": { "extendedAgentCard": true } });
                 if declares {
@@ -162,16 +166,16 @@ fn extended_card_request_sends_only_declared_credentials() {
             }
             _ => {
                 let extended = card("http://127.0.0.1:1", &json!({ "name": "extended" }));
-                heard.result(&serde_json::from_str(&extended).unwrap())
+                request.result(&serde_json::from_str(&extended).unwrap())
             }
         });
         let user = User::of(&fake.url).with("A2ACLI_BEARER", "t-1");
         let shown = user.json(&["card", "get", "--extended"]);
         assert_eq!(shown["name"], "extended");
-        let heard = fake.heard().pop().unwrap();
-        assert_eq!(heard.field("authorization").is_some(), declares, "{heard:?}");
-        let public = fake.heard().into_iter().filter(|heard| heard.method == "GET");
-        assert!(public.into_iter().all(|heard| heard.field("authorization").is_none()));
+        let request = fake.requests().pop().unwrap();
+        assert_eq!(request.field("authorization").is_some(), declares, "{request:?}");
+        let public = fake.requests().into_iter().filter(|request| request.method == "GET");
+        assert!(public.into_iter().all(|request| request.field("authorization").is_none()));
     }
 }
 
@@ -185,23 +189,23 @@ fn card_get_reports_the_signature_status() {
     user.write("work/changed.json", &card.replace("https://a.example/", "https://b.example/"));
     user.write("work/keys.json", &fixture["keys"].to_string());
     // Without a key the command reports nothing about signatures.
-    let said = user.ok(&["card", "get", "card.json"]);
-    assert_floor(&said.out);
+    let output = user.ok(&["card", "get", "card.json"]);
+    assert_floor(&output.out);
     let unverifiable =
         "unverifiable: no key was given; peregrine card verify -a card.json --jwks FILE";
-    assert_eq!(said.field("Signature"), unverifiable);
-    let said = user.ok(&["card", "get", "card.json", "-o", "json"]);
-    assert_eq!(said.err, format!("Signature: {unverifiable}\n"));
+    assert_eq!(output.field("Signature"), unverifiable);
+    let output = user.ok(&["card", "get", "card.json", "-o", "json"]);
+    assert_eq!(output.err, format!("Signature: {unverifiable}\n"));
     let with_keys = |card| ["card", "get", card, "--jwks", "keys.json"];
-    let said = user.ok(&with_keys("card.json"));
-    assert!(said.field("Signature").starts_with("verified with the key"), "{said:?}");
-    let said = user.ok(&[&with_keys("card.json")[..], &["-o", "json"]].concat());
-    assert!(said.err.starts_with("Signature: verified") && said.document()["name"].is_string());
+    let output = user.ok(&with_keys("card.json"));
+    assert!(output.field("Signature").starts_with("verified with the key"), "{output:?}");
+    let output = user.ok(&[&with_keys("card.json")[..], &["-o", "json"]].concat());
+    assert!(output.err.starts_with("Signature: verified") && output.document()["name"].is_string());
     let error = user.failure(&with_keys("changed.json"), "A2ACLI_ERR_CARD_INVALID", 1);
     assert!(error["message"].as_str().unwrap().contains("unverifiable"), "{error}");
     let (_server, url) = echo(&[]);
-    let said = user.ok(&["card", "get", &url, "--jwks", "keys.json"]);
-    assert_eq!(said.field("Signature"), "absent");
+    let output = user.ok(&["card", "get", &url, "--jwks", "keys.json"]);
+    assert_eq!(output.field("Signature"), "absent");
 }
 
 #[test]
@@ -216,19 +220,19 @@ fn verify_reports_verified_unverifiable_or_absent() {
     user.write("work/key.pem", fixture["pem"]["es"].as_str().unwrap());
     for flags in [["--jwks", "keys.json"], ["--public-key", "key.pem"]] {
         let verify = |card| [&["card", "verify", card], &flags[..]].concat();
-        let said = user.ok(&verify("card.json"));
-        assert_floor(&said.out);
-        assert!(said.field("Signature").starts_with("verified"), "{said:?}");
+        let output = user.ok(&verify("card.json"));
+        assert_floor(&output.out);
+        assert!(output.field("Signature").starts_with("verified"), "{output:?}");
         assert_eq!(user.json(&verify("card.json"))["signature"], "verified");
-        let said = user.run(&verify("changed.json"));
-        assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.field("Signature").starts_with("unverifiable"), "{said:?}");
+        let output = user.run(&verify("changed.json"));
+        assert_eq!(output.code, Some(1), "{output:?}");
+        assert!(output.field("Signature").starts_with("unverifiable"), "{output:?}");
     }
     // Without a key the command does not report success; a card need not be signed.
-    let said = user.run(&["card", "verify", "card.json"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.field("Signature").starts_with("unverifiable"), "{said:?}");
-    assert!(said.err.contains("--jwks FILE"), "{said:?}");
+    let output = user.run(&["card", "verify", "card.json"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.field("Signature").starts_with("unverifiable"), "{output:?}");
+    assert!(output.err.contains("--jwks FILE"), "{output:?}");
     let (_server, url) = echo(&[]);
     assert_eq!(user.json(&["card", "verify", &url])["signature"], "absent");
     let words = ["card", "verify", "card.json", "--jwks", "none.json"];
@@ -257,8 +261,8 @@ fn signed_card_passes_verification() {
     let signed = user.ok(&["card", "sign", "card.json", "--key", "key.pem", "--kid", "k-1"]);
     user.write("work/signed.json", &signed.out);
     let verify = ["card", "verify", "signed.json", "--public-key", "public.pem"];
-    let said = user.ok(&verify);
-    assert!(said.field("Signature").starts_with("verified with the key \"k-1\""), "{said:?}");
+    let output = user.ok(&verify);
+    assert!(output.field("Signature").starts_with("verified with the key \"k-1\""), "{output:?}");
     // Another key adds its signature; existing signatures stay valid.
     user.write("work/other.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
     let both = user.ok(&["card", "sign", "signed.json", "--key", "other.pem"]);
@@ -266,7 +270,7 @@ fn signed_card_passes_verification() {
     assert!(user.ok(&verify).field("Signature").starts_with("verified with the key"));
     user.write("work/signed.json", &both.out.replace("a.example", "b.example"));
     assert_eq!(user.run(&verify).code, Some(1));
-    for (words, said) in [
+    for (words, expected) in [
         (&["card", "sign", "card.json"][..], "name a key"),
         (&["card", "sign", "card.json", "--key", "public.pem"], "no private key"),
         (&["card", "sign", "card.json", "--key", "nowhere.pem"], "cannot read"),
@@ -276,6 +280,6 @@ fn signed_card_passes_verification() {
         ),
     ] {
         let failed = user.run(words);
-        assert!(failed.code == Some(2) && failed.err.contains(said), "{failed:?}");
+        assert!(failed.code == Some(2) && failed.err.contains(expected), "{failed:?}");
     }
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{
     agent::Clerk,
-    fake::{Fake, Heard, card, ok},
-    run::{Said, User, assert_floor, field},
+    fake::{Fake, ReceivedRequest, card, ok},
+    run::{RunOutput, User, assert_floor, field},
 };
 
 #[test]
@@ -15,18 +15,18 @@ fn chat_turns_reuse_the_context_and_the_open_task() {
     for flags in [&[][..], &["--no-streaming"]] {
         let clerk = Clerk::start(&format!("chat-{}", flags.len()), flags);
         let user = User::of(&clerk.url());
-        let said = user.run_with(&["chat"], "ask\n\nlarge\nlarge\n");
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert_floor(&said.out);
+        let output = user.run_with(&["chat"], "ask\n\nlarge\nlarge\n");
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert_floor(&output.out);
         let tasks = |label| -> Vec<&str> {
-            let lines = said.out.lines().filter_map(|line| field(line, label));
+            let lines = output.out.lines().filter_map(|line| field(line, label));
             let mut all: Vec<&str> = lines.collect();
             all.dedup();
             all
         };
         // The answer went to the task that asked; the third turn made a second task.
-        assert_eq!(tasks("Task").len(), 2, "{said:?}");
-        assert_eq!(tasks("Context").len(), 1, "{said:?}");
+        assert_eq!(tasks("Task").len(), 2, "{output:?}");
+        assert_eq!(tasks("Context").len(), 1, "{output:?}");
         assert_eq!(user.json(&["task", "list"])["totalSize"], 2);
     }
 }
@@ -34,37 +34,39 @@ fn chat_turns_reuse_the_context_and_the_open_task() {
 #[test]
 fn end_of_input_ends_the_chat() {
     let clerk = Clerk::start("chat-ends", &[]);
-    let said = User::of(&clerk.url()).ok(&["chat"]);
-    assert!(said.out.is_empty() && said.err.is_empty(), "{said:?}");
+    let output = User::of(&clerk.url()).ok(&["chat"]);
+    assert!(output.out.is_empty() && output.err.is_empty(), "{output:?}");
 }
 
 /// An agent that ends its tasks while it waits for their answers.
 fn forgetful(code: i64) -> Fake {
-    Fake::start(move |heard, _, url| {
+    Fake::start(move |request, _, url| {
         let task =
             |state: &str| json!({ "id": "t-1", "contextId": "c-1", "status": { "state": state } });
-        let message = &heard.body["params"]["message"];
-        match (heard.rpc(), message["taskId"].as_str(), message["contextId"].as_str()) {
+        let message = &request.body["params"]["message"];
+        match (request.rpc(), message["taskId"].as_str(), message["contextId"].as_str()) {
             ("", ..) => ok("application/json", &card(url, &json!({}))),
             (_, Some(_), _) => {
                 let error = json!({ "code": code, "message": "no more" });
-                let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+                let body = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error });
                 ok("application/json", &body.to_string())
             }
-            (_, None, Some(_)) => heard.result(&json!({ "task": task("TASK_STATE_COMPLETED") })),
-            (_, None, None) => heard.result(&json!({ "task": task("TASK_STATE_INPUT_REQUIRED") })),
+            (_, None, Some(_)) => request.result(&json!({ "task": task("TASK_STATE_COMPLETED") })),
+            (_, None, None) => {
+                request.result(&json!({ "task": task("TASK_STATE_INPUT_REQUIRED") }))
+            }
         }
     })
 }
 
 fn sent(fake: &Fake) -> Vec<[Value; 3]> {
-    let heard = fake.heard();
-    let of = |heard: &Heard| {
-        let message = &heard.body["params"]["message"];
+    let requests = fake.requests();
+    let of = |request: &ReceivedRequest| {
+        let message = &request.body["params"]["message"];
         let text = message["parts"][0]["text"].clone();
         [text, message["taskId"].clone(), message["contextId"].clone()]
     };
-    heard.iter().filter(|heard| !heard.rpc().is_empty()).map(of).collect()
+    requests.iter().filter(|request| !request.rpc().is_empty()).map(of).collect()
 }
 
 #[test]
@@ -72,17 +74,17 @@ fn chat_continues_in_the_context_after_its_task_has_ended() {
     // TaskNotFoundError and UnsupportedOperationError.
     for code in [-32001, -32004] {
         let fake = forgetful(code);
-        let said = User::of(&fake.url).run_with(&["chat"], "one\ntwo\nthree\n");
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert!(said.err.contains("the task accepts no more"), "{said:?}");
-        let nobody = Value::Null;
+        let output = User::of(&fake.url).run_with(&["chat"], "one\ntwo\nthree\n");
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert!(output.err.contains("the task accepts no more"), "{output:?}");
+        let null = Value::Null;
         assert_eq!(
             sent(&fake),
             [
-                [json!("one"), nobody.clone(), nobody.clone()],
+                [json!("one"), null.clone(), null.clone()],
                 [json!("two"), json!("t-1"), json!("c-1")],
-                [json!("two"), nobody.clone(), json!("c-1")],
-                [json!("three"), nobody, json!("c-1")],
+                [json!("two"), null.clone(), json!("c-1")],
+                [json!("three"), null, json!("c-1")],
             ]
         );
     }
@@ -91,9 +93,9 @@ fn chat_continues_in_the_context_after_its_task_has_ended() {
 #[test]
 fn chat_fails_if_the_named_task_is_not_found() {
     let fake = forgetful(-32001);
-    let said = User::of(&fake.url).run_with(&["chat", "--task-id", "mine"], "one\n");
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("TaskNotFoundError"), "{said:?}");
+    let output = User::of(&fake.url).run_with(&["chat", "--task-id", "mine"], "one\n");
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.err.contains("TaskNotFoundError"), "{output:?}");
     assert_eq!(sent(&fake), [[json!("one"), json!("mine"), Value::Null]]);
 }
 
@@ -101,9 +103,9 @@ fn chat_fails_if_the_named_task_is_not_found() {
 fn chat_timeout_applies_to_each_turn() {
     let clerk = Clerk::start("chat-timeout", &[]);
     let user = User::of(&clerk.url());
-    let said = user.run_with(&["chat", "--timeout", "500ms"], "never\nlarge\n");
-    assert_eq!(said.code, Some(5), "{said:?}");
-    assert!(said.err.contains("peregrine task get --wait"), "{said:?}");
+    let output = user.run_with(&["chat", "--timeout", "500ms"], "never\nlarge\n");
+    assert_eq!(output.code, Some(5), "{output:?}");
+    assert!(output.err.contains("peregrine task get --wait"), "{output:?}");
     // The writer of the lines takes longer.
     let limit = Duration::from_secs(4);
     let words = ["chat", "--timeout", &format!("{}s", limit.as_secs())];
@@ -113,15 +115,15 @@ fn chat_timeout_applies_to_each_turn() {
     thread::sleep(limit + Duration::from_millis(500));
     lines.write_all(b"large\n").unwrap();
     drop(lines);
-    let said = Said::of(child);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.out.matches("one large coffee").count(), 2, "{said:?}");
+    let output = RunOutput::of(child);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.out.matches("one large coffee").count(), 2, "{output:?}");
 }
 
 #[test]
 fn chat_ignores_async_with_a_warning() {
     let clerk = Clerk::start("chat-async", &[]);
-    let said = User::of(&clerk.url()).run_with(&["chat", "--async"], "large\n");
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("--async has no effect"), "{said:?}");
+    let output = User::of(&clerk.url()).run_with(&["chat", "--async"], "large\n");
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.err.contains("--async has no effect"), "{output:?}");
 }

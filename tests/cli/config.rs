@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     run::User,
     support::{
-        ask::{Say, V1, get, post, rpc, say, text_of},
+        ask::{OutgoingMessage, V1, get, post, rpc, say, text_of},
         binary::{Binary, eventually},
     },
 };
@@ -26,8 +26,8 @@ const EXAMPLE: &str = include_str!("../../docs/peregrine.toml");
 
 /// The output and exit code of `serve config` with these words.
 fn config(user: &User, words: &[&str]) -> (Option<i32>, String, String) {
-    let said = user.run(&[&["serve", "config"], words].concat());
-    (said.code, said.out, said.err)
+    let output = user.run(&[&["serve", "config"], words].concat());
+    (output.code, output.out, output.err)
 }
 
 /// A user with this text in `p.toml`.
@@ -80,8 +80,8 @@ fn config_check_and_serve_reject_the_same_files() {
         let user = user_with(&text);
         let (code, _, err) = config(&user, &["check", "--config", "p.toml"]);
         assert!(code != Some(0) && err.lines().count() == 1, "{text}: {err}");
-        let said = user.run(&["serve", "--config", "p.toml", "--workers", "1"]);
-        assert!(said.code == code && said.out.is_empty(), "{text}: {said:?}");
+        let output = user.run(&["serve", "--config", "p.toml", "--workers", "1"]);
+        assert!(output.code == code && output.out.is_empty(), "{text}: {output:?}");
     }
 }
 
@@ -97,8 +97,8 @@ fn endless_file_is_rejected_at_1_mib() {
 
 #[test]
 fn config_init_prints_the_documented_example() {
-    let said = config(&User::new(), &["init"]);
-    assert_eq!(said, (Some(0), EXAMPLE.to_owned(), String::new()));
+    let output = config(&User::new(), &["init"]);
+    assert_eq!(output, (Some(0), EXAMPLE.to_owned(), String::new()));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn config_check_prints_ok_or_the_error_with_its_line() {
     let user = user_with(good).with("HOST_NAME", "a.example");
     let checked = config(&user, &["check", "--config", "p.toml"]);
     assert_eq!(checked, (Some(0), "p.toml: ok\n".to_owned(), String::new()));
-    for (text, said) in [
+    for (text, message) in [
         ("workers = 1\nworkrs = 2\n", "p.toml:2: unknown key \"workrs\"; did you mean workers?"),
         ("\nworkers = 0\n", "p.toml:2: workers: 0 is not a number from 1 to 1024"),
         ("card = 3\n", "p.toml:1: card: must be a string"),
@@ -141,7 +141,7 @@ fn config_check_prints_ok_or_the_error_with_its_line() {
         // The system refuses a TLS file.
         let expected = if text.contains("[tls]") { 1 } else { 2 };
         assert_eq!((code, out.as_str()), (Some(expected), ""), "{text}: {err}");
-        assert!(err.starts_with(&format!("peregrine: {said}")), "{text}: {err}");
+        assert!(err.starts_with(&format!("peregrine: {message}")), "{text}: {err}");
         assert_eq!(err.lines().count(), 1, "{err}");
     }
     let (code, _, err) = config(&user, &["check"]);
@@ -150,8 +150,8 @@ fn config_check_prints_ok_or_the_error_with_its_line() {
     assert!(code == Some(2) && err.contains("cannot read none.toml"), "{err}");
     // The variable names the file as well, and the server itself prints the same.
     let user = user_with("workrs = 1\n").with("PEREGRINE_CONFIG", "p.toml");
-    let said = user.run(&["serve"]);
-    assert!(said.code == Some(2) && said.err.contains("p.toml:1: unknown key"), "{said:?}");
+    let output = user.run(&["serve"]);
+    assert!(output.code == Some(2) && output.err.contains("p.toml:1: unknown key"), "{output:?}");
 }
 
 #[test]
@@ -169,9 +169,9 @@ fn card_signing_key_is_rejected_as_webhook_signing_key() {
     };
     user.write("work/p.toml", &text("two.pem"));
     assert_eq!(config(&user, &["check", "--config", "p.toml"]).0, Some(0));
-    let said = user.run(&["serve", "--config", "p.toml", "--push-sign-key", "one.pem"]);
+    let output = user.run(&["serve", "--config", "p.toml", "--push-sign-key", "one.pem"]);
     let line = "--push-sign-key: one.pem: this key signs cards";
-    assert!(said.code == Some(2) && said.err.contains(line), "{said:?}");
+    assert!(output.code == Some(2) && output.err.contains(line), "{output:?}");
     user.write("work/p.toml", &text("one.pem"));
     let (code, _, err) = config(&user, &["check", "--config", "p.toml"]);
     assert!(code == Some(2) && err.contains("p.toml:4: push.sign_keys: one.pem"), "{err}");
@@ -218,7 +218,7 @@ fn flags_override_variables_and_variables_override_the_file() {
         user.ok(&words).out
     };
     let user = user_with(text);
-    let said = shown(&user, &[]);
+    let output = shown(&user, &[]);
     for line in [
         "strict = true  # p.toml:1",
         "workers = 3  # p.toml:2",
@@ -235,10 +235,10 @@ fn flags_override_variables_and_variables_override_the_file() {
         "path = \"/x\"  # p.toml:12",
         "description = \"of the file\"  # p.toml:16",
     ] {
-        assert!(said.lines().any(|other| other == line), "{line}: {said}");
+        assert!(output.lines().any(|other| other == line), "{line}: {output}");
     }
     let user = variables.iter().fold(user, |user, (name, value)| user.with(name, value));
-    let said = shown(&user, &[]);
+    let output = shown(&user, &[]);
     for line in [
         "strict = false  # environment PEREGRINE_STRICT",
         "workers = 4  # environment PEREGRINE_WORKERS",
@@ -250,9 +250,9 @@ fn flags_override_variables_and_variables_override_the_file() {
         "limits.tasks_max = 12  # environment PEREGRINE_LIMITS_TASKS_MAX",
         "description = \"of the environment\"  # environment PEREGRINE_AGENTS_BOB_DESCRIPTION",
     ] {
-        assert!(said.lines().any(|other| other == line), "{line}: {said}");
+        assert!(output.lines().any(|other| other == line), "{line}: {output}");
     }
-    let said = shown(&user, &flags);
+    let output = shown(&user, &flags);
     for line in [
         "strict = true  # flag --strict",
         "workers = 5  # flag --workers",
@@ -265,11 +265,14 @@ fn flags_override_variables_and_variables_override_the_file() {
         "limits.drain_ms = \"5s\"  # p.toml:10",
         "path = \"/y\"  # flag --mount",
     ] {
-        assert!(said.lines().any(|other| other == line), "{line}: {said}");
+        assert!(output.lines().any(|other| other == line), "{line}: {output}");
     }
-    assert!(!said.contains("path = \"/x\""), "a list takes the place of the whole list: {said}");
+    assert!(
+        !output.contains("path = \"/x\""),
+        "a list takes the place of the whole list: {output}"
+    );
     // The output is a configuration with the same meaning.
-    let again = user_with(&said);
+    let again = user_with(&output);
     let (code, out, err) = config(&again, &["check", "--config", "p.toml"]);
     assert_eq!((code, out.as_str()), (Some(0), "p.toml: ok\n"), "{err}");
 }
@@ -437,13 +440,13 @@ impl Configured {
     }
 
     /// The lines of stderr; of JSON lines the message.
-    fn said(&self) -> String {
+    fn log_text(&self) -> String {
         let raw = self.raw();
-        let said = raw.lines().map(|line| match serde_json::from_str::<Value>(line) {
+        let messages = raw.lines().map(|line| match serde_json::from_str::<Value>(line) {
             Ok(line) => format!("{}\n", line["message"].as_str().unwrap_or_default()),
             Err(_) => format!("{line}\n"),
         });
-        said.collect()
+        messages.collect()
     }
 
     fn raw(&self) -> String {
@@ -451,8 +454,8 @@ impl Configured {
     }
 
     /// Waits until stderr has these words.
-    fn hears(&self, words: &str) {
-        eventually(words, || self.said().contains(words));
+    fn wait_for_log(&self, words: &str) {
+        eventually(words, || self.log_text().contains(words));
     }
 
     /// The description on an agent's card; `None`: there is no card.
@@ -491,7 +494,7 @@ fn sighup_adds_replaces_and_removes_agents_while_calls_run() {
     user_file(&server, "zoe", "one");
     server.replace(&format!("{ONE}{}{}", scripted("bob"), scripted("zoe")));
     server.server.signal("-HUP");
-    server.hears("was read again: agents added bob, zoe");
+    server.wait_for_log("was read again: agents added bob, zoe");
     assert_eq!(text_of(&server.send("bob", "hello")["message"]), "one");
     // Running calls: they continue if their agent stays, or has other rules.
     let held = |agent: &str| {
@@ -506,13 +509,13 @@ fn sighup_adds_replaces_and_removes_agents_while_calls_run() {
     let described = format!("{}description = \"another card\"\n", scripted("zoe"));
     server.replace(&format!("{ONE}{}{described}", scripted("bob")));
     server.server.signal("-HUP");
-    server.hears("agents replaced bob; with a changed card zoe");
+    server.wait_for_log("agents replaced bob; with a changed card zoe");
     assert_eq!(text_of(&server.send("bob", "hello")["message"]), "two");
     assert_eq!(server.described("zoe").as_deref(), Some("another card"));
     assert!(stays.is_silent() && older.is_silent());
     server.replace(ONE);
     server.server.signal("-HUP");
-    server.hears("agents removed bob, zoe");
+    server.wait_for_log("agents removed bob, zoe");
     assert_eq!((server.described("bob"), server.described("zoe")), (None, None));
     stays.read_until("TASK_STATE_FAILED");
     older.read_until("TASK_STATE_FAILED");
@@ -544,13 +547,13 @@ fn running_tasks_keep_their_script_rules_after_a_reload() {
     server.replace(&format!("{ONE}{agent}"));
     write("old");
     let next = |task: &Value| {
-        let said = Say { task: task["task"]["id"].as_str(), ..say("hello") };
+        let follow_up = OutgoingMessage { task: task["task"]["id"].as_str(), ..say("hello") };
         let mut line = server.server.connect();
-        line.write(&post("/agents/bob", &[], &rpc("SendMessage", &V1.params(said))));
+        line.write(&post("/agents/bob", &[], &rpc("SendMessage", &V1.params(follow_up))));
         line.reply().result()["task"].take()
     };
     let answer = |task: &Value| text_of(&next(task)["status"]["message"]).to_owned();
-    let asked = [server.send("bob", "ask"), server.send("bob", "ask")];
+    let paused = [server.send("bob", "ask"), server.send("bob", "ask")];
     let mut slow = server.server.connect();
     let call = rpc("SendStreamingMessage", &V1.params(say("slow")));
     slow.write(&post("/agents/bob", &[], &call));
@@ -559,7 +562,7 @@ fn running_tasks_keep_their_script_rules_after_a_reload() {
     write("middle");
     let middle = server.send("bob", "ask");
     write("new");
-    assert_eq!([answer(&asked[0]), answer(&middle)], ["old is done", "middle is done"]);
+    assert_eq!([answer(&paused[0]), answer(&middle)], ["old is done", "middle is done"]);
     let fresh = server.send("bob", "hello");
     assert_eq!(text_of(&fresh["task"]["status"]["message"]), "new is done");
     slow.read_until("old is done");
@@ -567,7 +570,7 @@ fn running_tasks_keep_their_script_rules_after_a_reload() {
     server.replace(&format!("{ONE}[agents.bob]\nkind = \"echo\"\ndescription = \"echo\"\n"));
     server.server.signal("-HUP");
     eventually("echo", || server.described("bob").as_deref() == Some("echo"));
-    assert_eq!(next(&asked[1])["artifacts"][0]["artifactId"], "echo");
+    assert_eq!(next(&paused[1])["artifacts"][0]["artifactId"], "echo");
 }
 
 /// A file that the system refuses is not an error of the configuration.
@@ -593,12 +596,12 @@ fn config_check_and_serve_exit_with_the_same_code() {
 fn changed_configuration_file_is_reloaded_without_a_signal() {
     let server = Configured::start(ONE);
     server.replace(&format!("{ONE}description = \"another\"\n"));
-    server.hears("was read again: agents with a changed card first");
+    server.wait_for_log("was read again: agents with a changed card first");
     assert_eq!(server.described("first").as_deref(), Some("another"));
     // Overwritten in place, as some editors do.
     server.user.write("work/p.toml", &format!("{ONE}[agents.second]\nkind = \"echo\"\n"));
-    server.hears("agents added second; with a changed card first");
-    assert_eq!(server.said().lines().count(), 2, "{}", server.said());
+    server.wait_for_log("agents added second; with a changed card first");
+    assert_eq!(server.log_text().lines().count(), 2, "{}", server.log_text());
 }
 
 #[test]
@@ -625,18 +628,18 @@ fn invalid_file_changes_nothing_and_logs_one_line() {
              unchanged",
         ),
     ];
-    for (index, (text, said)) in bad.into_iter().enumerate() {
+    for (index, (text, expected)) in bad.into_iter().enumerate() {
         server.replace(text);
         server.server.signal("-HUP");
-        server.hears(said);
-        assert_eq!(server.said().lines().count(), index + 1, "{}", server.said());
+        server.wait_for_log(expected);
+        assert_eq!(server.log_text().lines().count(), index + 1, "{}", server.log_text());
         assert_eq!(server.described("first").as_deref(), Some("old"));
         assert_eq!(server.described("b"), None);
     }
     fs::remove_file(server.user.path("work/p.toml")).unwrap();
-    server.hears("cannot read ");
+    server.wait_for_log("cannot read ");
     server.replace(&text);
-    server.hears("was read again: the agents are unchanged");
+    server.wait_for_log("was read again: the agents are unchanged");
 }
 
 #[test]
@@ -645,7 +648,7 @@ fn warn_level_log_contains_only_failed_reloads() {
     let server = Configured::start(&text);
     server.replace(&format!("{text}[quotas]\nknwn = {{}}\n"));
     server.server.signal("-HUP");
-    server.hears("did you mean known?; the running configuration is unchanged");
+    server.wait_for_log("did you mean known?; the running configuration is unchanged");
     server.replace(&format!("{text}[agents.second]\nkind = \"echo\"\n"));
     server.server.signal("-HUP");
     eventually("the second agent", || server.described("second").is_some());
@@ -663,15 +666,15 @@ fn reload_applies_live_keys_and_logs_keys_that_need_a_restart() {
          [agents.first]\nkind = \"echo\"\n[agents.second]\nkind = \"echo\"\n",
     );
     server.server.signal("-HUP");
-    server.hears("need a restart: strict, limits.tasks_max, default_agent\n");
-    assert!(server.said().contains("agents added second"), "{}", server.said());
+    server.wait_for_log("need a restart: strict, limits.tasks_max, default_agent\n");
+    assert!(server.log_text().contains("agents added second"), "{}", server.log_text());
     // The new drain time applies to the next drain.
     let mut line = server.server.connect();
     let call = rpc("SendStreamingMessage", &V1.params(say("hold:60000:1")));
     line.write(&post("/agents/first", &[], &call));
     line.read_until("TASK_STATE_SUBMITTED");
     server.server.terminate();
-    server.hears("draining, for 3 s at most");
+    server.wait_for_log("draining, for 3 s at most");
 }
 
 #[test]
@@ -686,7 +689,7 @@ fn reload_is_rejected_if_a_new_agent_has_a_tenants_name() {
         "tenants = \"any\"\n[agents.first]\nkind = \"echo\"\n[agents.alice]\nkind = \"echo\"\n\
          [agents.bob]\nkind = \"echo\"\n",
     );
-    server.hears("the tenant \"bob\" has 1 tasks");
+    server.wait_for_log("the tenant \"bob\" has 1 tasks");
     assert_eq!((server.described("alice"), server.described("bob")), (None, None));
 }
 
@@ -720,18 +723,18 @@ fn reload_replaces_callers_and_their_quotas() {
     // Adds another key with its own quota, and removes the first one.
     server.replace(&text(&key("bob", abd, "quota = \"small\"\n"), 1));
     server.server.signal("-HUP");
-    server.hears("was read again: callers changed; the agents are unchanged");
+    server.wait_for_log("was read again: callers changed; the agents are unchanged");
     assert_eq!(status(&server, "X-API-Key: abc"), 401);
     assert_eq!(status(&server, "X-API-Key: abd"), 200);
     assert_eq!(status(&server, "X-API-Key: abd"), 429);
     server.replace(&text(&key("bob", abd, "quota = \"small\"\n"), 100_000));
     server.server.signal("-HUP");
-    server.hears("was read again: quotas changed; the agents are unchanged");
+    server.wait_for_log("was read again: quotas changed; the agents are unchanged");
     eventually("the larger quota holds", || status(&server, "X-API-Key: abd") == 200);
     // Invalid rules change nothing.
     server.replace(&text(&format!("{0}{0}", key("bob", abd, "")), 1));
     server.server.signal("-HUP");
-    server.hears(
+    server.wait_for_log(
         "the key or token of \"bob\" is configured twice; the running configuration is \
          unchanged",
     );
@@ -746,7 +749,7 @@ fn reload_replaces_callers_and_their_quotas() {
     // To require no authentication needs a restart; until then no key is valid.
     server.replace(ONE);
     server.server.signal("-HUP");
-    server.hears("need a restart: auth");
+    server.wait_for_log("need a restart: auth");
     assert_eq!((status(&server, ""), status(&server, "X-API-Key: abd")), (401, 401));
 }
 
@@ -757,7 +760,7 @@ fn reload_changes_access_logging_and_the_log_level() {
     assert_eq!(status(&server, ""), 200);
     server.replace(&format!("{ONE}[logs]\naccess = 1\n"));
     server.server.signal("-HUP");
-    server.hears("was read again");
+    server.wait_for_log("was read again");
     assert_eq!(calls(&server), 0);
     assert_eq!(status(&server, ""), 200);
     eventually("a line a call", || calls(&server) == 1);
@@ -790,12 +793,12 @@ fn server_is_ready_only_with_the_keys_of_its_issuers() {
     assert!(body.contains(&format!("the keys of {url} are missing: ")), "{body}");
     let keys = include_str!("../data/tokens/keys.json");
     thread::spawn(move || {
-        for asks in issuer.incoming() {
-            let mut asks = asks.unwrap();
-            let _ = asks.read(&mut [0; 4096]);
+        for stream in issuer.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
             let length = keys.len();
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
-            let _ = asks.write_all(&[head.as_bytes(), keys.as_bytes()].concat());
+            let _ = stream.write_all(&[head.as_bytes(), keys.as_bytes()].concat());
         }
     });
     eventually("the keys are there", || ready().0 == 200);
@@ -832,7 +835,7 @@ fn config_show_hides_secrets() {
     ] {
         assert!(shown.lines().any(|other| other == line), "{line}: {shown}");
     }
-    for (text, said) in [
+    for (text, expected) in [
         ("[[auth.api_keys]]\nname = \"a\"\n", "needs exactly one of key and sha256"),
         ("[[auth.api_keys]]\nname = \"a\"\nsha256 = \"12\"\n", "64 hexadecimal digits"),
         (
@@ -866,6 +869,6 @@ fn config_show_hides_secrets() {
     ] {
         let (code, _, err) = config(&user_with(text), &["check", "--config", "p.toml"]);
         assert_eq!((code, err.lines().count()), (Some(2), 1), "{text}: {err}");
-        assert!(err.contains(said), "{text}: {err}");
+        assert!(err.contains(expected), "{text}: {err}");
     }
 }

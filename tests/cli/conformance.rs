@@ -19,24 +19,24 @@ fn echo_agent_passes_conformance_over_every_binding() {
         assert_eq!((&report["failed"], &report["skipped"]), (&json!(0), &json!(0)), "{report}");
         assert!(report["passed"].as_u64().unwrap() > 12, "{report}");
     }
-    let said = User::new().ok(&["conformance", &url]);
-    assert_floor(&said.out);
-    assert_eq!(said.field("Failed"), "0");
-    assert!(said.out.contains("Pass: CORE-GET-002 "), "{said:?}");
+    let output = User::new().ok(&["conformance", &url]);
+    assert_floor(&output.out);
+    assert_eq!(output.field("Failed"), "0");
+    assert!(output.out.contains("Pass: CORE-GET-002 "), "{output:?}");
 }
 
 #[test]
 fn checks_that_cannot_run_are_skipped_with_a_reason() {
     let clerk = Clerk::start("conformance", &["--no-streaming"]);
-    let said = User::of(&clerk.url()).ok(&["conformance", "--text", "ask"]);
-    assert!(said.out.contains("Skip: STREAM-SUB-004 "), "{said:?}");
-    assert!(said.out.contains("the card declares no streams"), "{said:?}");
-    assert!(said.out.contains("Skip: CORE-CANCEL-002 "), "{said:?}");
-    assert!(said.out.contains("the task has not ended"), "{said:?}");
+    let output = User::of(&clerk.url()).ok(&["conformance", "--text", "ask"]);
+    assert!(output.out.contains("Skip: STREAM-SUB-004 "), "{output:?}");
+    assert!(output.out.contains("the card declares no streams"), "{output:?}");
+    assert!(output.out.contains("Skip: CORE-CANCEL-002 "), "{output:?}");
+    assert!(output.out.contains("the task has not ended"), "{output:?}");
     // A2A 0.3 has no form for it but HTTP+JSON.
-    let said = User::of(&clerk.url()).ok(&["conformance", "--a2a-version", "0.3"]);
-    assert_eq!(said.field("Failed"), "0", "{said:?}");
-    assert!(said.out.contains("Skip: CORE-LIST-003 "), "{said:?}");
+    let output = User::of(&clerk.url()).ok(&["conformance", "--a2a-version", "0.3"]);
+    assert_eq!(output.field("Failed"), "0", "{output:?}");
+    assert!(output.out.contains("Skip: CORE-LIST-003 "), "{output:?}");
 }
 
 #[test]
@@ -45,51 +45,51 @@ fn checks_of_1_0_run_only_for_1_0() {
         "kind": "task", "id": "t-1", "contextId": "c-1", "status": { "state": "completed" },
     });
     // As the official SDK of 0.3 refuses a message to a finished task.
-    let fake = Fake::start(move |heard, _, url| {
+    let fake = Fake::start(move |request, _, url| {
         let card = json!({
             "name": "old", "description": "", "version": "1", "protocolVersion": "0.3.0",
             "url": url, "preferredTransport": "JSONRPC", "capabilities": {},
             "defaultInputModes": [], "defaultOutputModes": [], "skills": [],
         });
-        match heard.rpc() {
+        match request.rpc() {
             "" => ok("application/json", &card.to_string()),
-            "message/send" if heard.body["params"]["message"]["taskId"].is_null() => {
-                heard.result(&task)
+            "message/send" if request.body["params"]["message"]["taskId"].is_null() => {
+                request.result(&task)
             }
             _ => {
                 let error = json!({ "code": -32602, "message": "Task is in terminal state" });
-                let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+                let body = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error });
                 ok("application/json", &body.to_string())
             }
         }
     });
-    let said = User::of(&fake.url).run(&["conformance", "--a2a-version", "0.3"]);
-    assert!(said.out.contains("Skip: CORE-SEND-002 "), "{said:?}");
-    assert!(said.out.contains("only A2A 1.0 defines it"), "{said:?}");
+    let output = User::of(&fake.url).run(&["conformance", "--a2a-version", "0.3"]);
+    assert!(output.out.contains("Skip: CORE-SEND-002 "), "{output:?}");
+    assert!(output.out.contains("only A2A 1.0 defines it"), "{output:?}");
     let (_server, url) = echo(&["--card", "v03"]);
-    let said = User::of(&url).ok(&["conformance", "--aggressive", "--a2a-version", "0.3"]);
-    assert!(said.out.contains("Skip: STREAM-SUB-003 "), "{said:?}");
-    assert_eq!(said.field("Failed"), "0", "{said:?}");
+    let output = User::of(&url).ok(&["conformance", "--aggressive", "--a2a-version", "0.3"]);
+    assert!(output.out.contains("Skip: STREAM-SUB-003 "), "{output:?}");
+    assert_eq!(output.field("Failed"), "0", "{output:?}");
 }
 
 #[test]
 fn checks_that_differ_in_0_1_are_skipped_for_0_1() {
-    let fake = Fake::start(|heard, _, url| {
-        let id = &heard.body["params"]["id"];
-        let event = |said: Value| {
-            let said = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "result": said });
-            format!("data: {said}\n\n")
+    let fake = Fake::start(|request, _, url| {
+        let id = &request.body["params"]["id"];
+        let event = |result: Value| {
+            let response = json!({ "jsonrpc": "2.0", "id": request.body["id"], "result": result });
+            format!("data: {response}\n\n")
         };
         let card = json!({
             "name": "old", "description": "d", "version": "1", "url": url,
             "authentication": { "schemes": [] }, "capabilities": { "streaming": true },
             "skills": [{ "id": "s", "name": "s" }],
         });
-        match heard.rpc() {
-            "" if heard.target.ends_with("/agent.json") => {
+        match request.rpc() {
+            "" if request.target.ends_with("/agent.json") => {
                 ok("application/json", &card.to_string())
             }
-            "tasks/send" => heard.result(&json!({ "id": id, "status": { "state": "working" } })),
+            "tasks/send" => request.result(&json!({ "id": id, "status": { "state": "working" } })),
             "tasks/sendSubscribe" => {
                 let done = json!({ "state": "completed" });
                 let artifact = json!({ "index": 0, "parts": [{ "type": "text", "text": "a" }] });
@@ -98,21 +98,21 @@ fn checks_that_differ_in_0_1_are_skipped_for_0_1() {
                 ok("text/event-stream", &(first + &last))
             }
             "tasks/get" if *id != json!("00000000-0000-4000-8000-00000000c0de") => {
-                heard.result(&json!({ "id": id, "status": { "state": "working" } }))
+                request.result(&json!({ "id": id, "status": { "state": "working" } }))
             }
             _ => {
                 let error = json!({ "code": -32001, "message": "Task not found" });
-                let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+                let body = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error });
                 ok("application/json", &body.to_string())
             }
         }
     });
-    let said = User::of(&fake.url).ok(&["conformance", "--a2a-version", "0.1"]);
-    assert_eq!(said.field("Failed"), "0", "{said:?}");
+    let output = User::of(&fake.url).ok(&["conformance", "--a2a-version", "0.1"]);
+    assert_eq!(output.field("Failed"), "0", "{output:?}");
     for requirement in ["CORE-EXECUTION-MODE-001", "CORE-MULTI-004"] {
-        assert!(said.out.contains(&format!("Skip: {requirement} ")), "{said:?}");
+        assert!(output.out.contains(&format!("Skip: {requirement} ")), "{output:?}");
     }
-    assert!(said.out.contains("Pass: CORE-STREAM-003 "), "{said:?}");
+    assert!(output.out.contains("Pass: CORE-STREAM-003 "), "{output:?}");
 }
 
 #[test]
@@ -120,15 +120,16 @@ fn checks_that_crash_servers_run_only_with_aggressive() {
     let task = json!({
         "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
     });
-    let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+    let fake = Fake::start(move |request, _, url| match request.rpc() {
         "" => ok("application/json", &card(url, &json!({ "capabilities": { "streaming": true } }))),
-        _ => heard.result(&json!({ "task": task })),
+        _ => request.result(&json!({ "task": task })),
     });
-    let subscriptions = || fake.heard().iter().filter(|one| one.rpc() == "SubscribeToTask").count();
-    let said = User::of(&fake.url).run(&["conformance"]);
+    let subscriptions =
+        || fake.requests().iter().filter(|one| one.rpc() == "SubscribeToTask").count();
+    let output = User::of(&fake.url).run(&["conformance"]);
     for requirement in ["STREAM-SUB-003", "STREAM-SUB-004"] {
-        let line = said.out.lines().find(|line| line.contains(requirement)).unwrap();
-        assert!(line.starts_with("Skip: ") && line.contains("--aggressive"), "{said:?}");
+        let line = output.out.lines().find(|line| line.contains(requirement)).unwrap();
+        assert!(line.starts_with("Skip: ") && line.contains("--aggressive"), "{output:?}");
     }
     assert_eq!(subscriptions(), 0);
     User::of(&fake.url).run(&["conformance", "--aggressive"]);
@@ -145,23 +146,23 @@ fn conformance_reports_each_failed_requirement() {
             { "messageId": "m-2", "role": "ROLE_AGENT", "parts": [{ "text": "b" }] },
         ],
     });
-    let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+    let fake = Fake::start(move |request, _, url| match request.rpc() {
         "" => ok("application/json", &card(url, &json!({ "skills": [{}] }))),
-        "SendMessage" => heard.result(&json!({ "task": task })),
-        "ListTasks" => heard.result(&json!({
+        "SendMessage" => request.result(&json!({ "task": task })),
+        "ListTasks" => request.result(&json!({
             "tasks": [], "nextPageToken": "", "pageSize": 2, "totalSize": 0,
         })),
-        _ => heard.result(&task),
+        _ => request.result(&task),
     });
-    let said = User::of(&fake.url).run(&["conformance", "-o", "json"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    let report = said.document();
+    let output = User::of(&fake.url).run(&["conformance", "-o", "json"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let report = output.document();
     let outcome = |name: &str| -> String {
         let checks = report["checks"].as_array().unwrap();
         let check = checks.iter().find(|check| check["requirement"] == name).unwrap();
         format!("{} {}", check["outcome"], check["detail"]).replace('"', "")
     };
-    for (requirement, said) in [
+    for (requirement, expected) in [
         ("CARD-STRUCT-001", "fail description: "),
         ("CORE-SEND-001", "pass null"),
         ("CORE-MULTI-003", "fail the second message was added to the task of the first"),
@@ -173,7 +174,7 @@ fn conformance_reports_each_failed_requirement() {
         ("CORE-LIST-003", "fail the new task is not in the list"),
         ("STREAM-SUB-003", "skip the card declares no streams"),
     ] {
-        assert!(outcome(requirement).starts_with(said), "{requirement}: {report}");
+        assert!(outcome(requirement).starts_with(expected), "{requirement}: {report}");
     }
 }
 
@@ -189,12 +190,12 @@ fn tck_option_runs_the_kit_and_reports_its_exit_code() {
         user.run(&["conformance", "--tck", "kit", "-o", "json"])
     };
     for (exit, code, outcome) in [(0, 0, "pass"), (1, 1, "fail")] {
-        let said = run(exit);
-        assert_eq!(said.code, Some(code), "{said:?}");
-        let report: Value = said.document();
+        let output = run(exit);
+        assert_eq!(output.code, Some(code), "{output:?}");
+        let report: Value = output.document();
         assert_eq!(report["checks"][0]["outcome"], outcome, "{report}");
         // The kit's output is not a part of the document.
-        assert!(said.err.contains(&format!("kit --sut-host {url} --level must")), "{said:?}");
+        assert!(output.err.contains(&format!("kit --sut-host {url} --level must")), "{output:?}");
     }
     let error = user.failure(&["conformance", "--tck", "none"], "A2ACLI_ERR_USAGE", 2);
     assert!(error["hint"].as_str().unwrap().contains("a2a-tck"), "{error}");
@@ -210,9 +211,9 @@ fn tck_is_stopped_at_the_timeout_and_gets_no_credentials() {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     let arguments = ["conformance", "--tck", "kit", "--timeout", "1500ms", "-o", "json"];
     let user = user.with("A2ACLI_BEARER", "hidden");
-    let said = user.run(&arguments);
-    assert_eq!(said.code, Some(5), "{said:?}");
-    assert!(said.err.lines().any(|line| line == "0"), "{said:?}");
+    let output = user.run(&arguments);
+    assert_eq!(output.code, Some(5), "{output:?}");
+    assert!(output.err.lines().any(|line| line == "0"), "{output:?}");
     // A process that the kit has started ends as well.
     std::thread::sleep(std::time::Duration::from_secs(4));
     assert!(!user.path("work/kit/late").exists());

@@ -8,22 +8,22 @@ use serde_json::{Value, json};
 use crate::{
     agent::echo,
     certificates::Authority,
-    fake::{Fake, Heard, card, ok, status},
+    fake::{Fake, ReceivedRequest, card, ok, status},
     run::{User, assert_floor, field},
     support::binary::Binary,
 };
 
-fn message(heard: &Heard) -> Vec<u8> {
-    heard.result(&json!({ "message": {
+fn message(request: &ReceivedRequest) -> Vec<u8> {
+    request.result(&json!({ "message": {
         "messageId": "m-1", "role": "ROLE_AGENT", "parts": [{ "text": "hello" }],
     } }))
 }
 
 /// An agent with these members in its card, which answers every caller.
 fn agent(members: Value) -> Fake {
-    Fake::start(move |heard, _, url| match heard.rpc() {
+    Fake::start(move |request, _, url| match request.rpc() {
         "" => ok("application/json", &card(url, &members)),
-        _ => message(heard),
+        _ => message(request),
     })
 }
 
@@ -35,8 +35,8 @@ fn scheme(name: &str, scheme: Value) -> Value {
 }
 
 /// The fields and the target of the last call.
-fn last(fake: &Fake) -> Heard {
-    fake.heard().into_iter().rfind(|heard| heard.method == "POST").unwrap()
+fn last(fake: &Fake) -> ReceivedRequest {
+    fake.requests().into_iter().rfind(|request| request.method == "POST").unwrap()
 }
 
 #[test]
@@ -53,15 +53,15 @@ fn credentials_are_sent_as_the_card_declares() {
         let key = json!({ "apiKeySecurityScheme": { "location": location, "name": "x-a" } });
         let fake = agent(scheme("k", key));
         User::of(&fake.url).with("A2ACLI_API_KEY", "k-1").ok(&["send", "x"]);
-        let heard = last(&fake);
+        let request = last(&fake);
         let is_there = match location {
-            "header" => heard.field("x-a") == Some("k-1"),
-            "query" => heard.target.ends_with("?x-a=k-1"),
-            _ => heard.field("cookie") == Some("x-a=k-1"),
+            "header" => request.field("x-a") == Some("k-1"),
+            "query" => request.target.ends_with("?x-a=k-1"),
+            _ => request.field("cookie") == Some("x-a=k-1"),
         };
-        assert!(is_there, "{location}: {heard:?}");
+        assert!(is_there, "{location}: {request:?}");
         // The card itself is public: the request has no credential.
-        let card = &fake.heard()[0];
+        let card = &fake.requests()[0];
         assert!(card.field("x-a").is_none() && card.field("cookie").is_none(), "{card:?}");
         assert!(!card.target.contains("k-1"), "{card:?}");
     }
@@ -71,7 +71,7 @@ fn credentials_are_sent_as_the_card_declares() {
     let user = User::of(&fake.url).with("A2ACLI_BEARER", "t-1");
     let error = user.failure(&["send", "x"], "A2ACLI_ERR_CREDENTIALS_MISSING", 4);
     assert!(error["hint"].as_str().unwrap().contains("A2ACLI_API_KEY"), "{error}");
-    assert!(fake.heard().iter().all(|heard| heard.method == "GET"));
+    assert!(fake.requests().iter().all(|request| request.method == "GET"));
 }
 
 #[test]
@@ -105,36 +105,36 @@ fn credentials_without_effect_give_a_warning() {
     ] {
         let fake = agent(members);
         let words = [&["send", &fake.url, "x", "-o", "json"], flags[0], flags[1]].concat();
-        let said = User::new().ok(&words);
-        said.document();
-        let lines: Vec<&str> = said.err.lines().collect();
+        let output = User::new().ok(&words);
+        output.document();
+        let lines: Vec<&str> = output.err.lines().collect();
         let expected = format!("peregrine: warning: {warned}");
         let expected = if warned.is_empty() { vec![] } else { vec![expected.as_str()] };
         assert_eq!(lines, expected, "{words:?}");
     }
     // Under the name of its variable.
     let user = User::of(&agent(json!({})).url).with("A2ACLI_API_KEY", "k-1");
-    let said = user.ok(&["send", "x"]);
-    assert!(said.err.contains("A2ACLI_API_KEY in the environment is not sent"), "{said:?}");
+    let output = user.ok(&["send", "x"]);
+    assert!(output.err.contains("A2ACLI_API_KEY in the environment is not sent"), "{output:?}");
 }
 
 #[test]
 fn unavailable_requested_binding_gives_a_warning() {
     let fake = agent(json!({}));
-    let said = |user: User, words: &[&str]| {
+    let stderr = |user: User, words: &[&str]| {
         let words = [&["send", &fake.url, "x"], words].concat();
         user.ok(&words).err
     };
     let line = "peregrine: warning: --transport: the card has no grpc that can be called here; \
                 jsonrpc is used\n";
     let flags = ["--transport", "grpc", "--transport", "jsonrpc"];
-    assert_eq!(said(User::new(), &flags), line);
-    assert_eq!(said(User::new(), &flags[..2]), line);
-    assert_eq!(said(User::new(), &[flags[2], flags[3], flags[0], flags[1]]), "");
+    assert_eq!(stderr(User::new(), &flags), line);
+    assert_eq!(stderr(User::new(), &flags[..2]), line);
+    assert_eq!(stderr(User::new(), &[flags[2], flags[3], flags[0], flags[1]]), "");
     // A list for many agents is applied as well.
     let standing = |list| User::new().with("A2ACLI_TRANSPORT", list);
-    assert_eq!(said(standing("grpc,jsonrpc"), &[]), "");
-    assert!(said(standing("grpc,rest"), &[]).contains("no grpc, http+json that can"));
+    assert_eq!(stderr(standing("grpc,jsonrpc"), &[]), "");
+    assert!(stderr(standing("grpc,rest"), &[]).contains("no grpc, http+json that can"));
 }
 
 #[test]
@@ -145,26 +145,26 @@ fn masking_a_short_secret_leaves_other_text_readable() {
         let key = json!({ "apiKeySecurityScheme": { "location": location, "name": "x-a" } });
         let fake = agent(scheme("k", key));
         let words = ["send", &fake.url, "x", "--api-key", "a", "--svc-param", "x-b:e", "--debug"];
-        let said = User::new().ok(&words);
-        assert!(said.err.contains(shown) && said.err.contains("> x-b: ***\n"), "{said:?}");
-        assert!(said.err.contains("\"method\":\"SendMessage\""), "{said:?}");
-        assert!(said.err.contains("\"text\":\"hello\""), "{said:?}");
+        let output = User::new().ok(&words);
+        assert!(output.err.contains(shown) && output.err.contains("> x-b: ***\n"), "{output:?}");
+        assert!(output.err.contains("\"method\":\"SendMessage\""), "{output:?}");
+        assert!(output.err.contains("\"text\":\"hello\""), "{output:?}");
     }
     let fake = agent(json!({}));
-    let said = User::new().ok(&["send", &fake.url, "x", "--bearer", "a", "--debug"]);
-    assert!(said.err.contains("> Authorization: ***\n"), "{said:?}");
-    assert!(said.err.contains("> Accept: application/json\n"), "{said:?}");
+    let output = User::new().ok(&["send", &fake.url, "x", "--bearer", "a", "--debug"]);
+    assert!(output.err.contains("> Authorization: ***\n"), "{output:?}");
+    assert!(output.err.contains("> Accept: application/json\n"), "{output:?}");
 }
 
 #[test]
 fn secret_repeated_in_an_agent_error_is_masked() {
-    let fake = Fake::start(|heard, _, url| match heard.rpc() {
+    let fake = Fake::start(|request, _, url| match request.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),
         _ => {
-            let token = heard.field("authorization").and_then(|said| said.split(' ').nth(1));
+            let token = request.field("authorization").and_then(|value| value.split(' ').nth(1));
             let line = format!("nobody has {}", token.unwrap_or_default());
             let error = json!({ "code": -32602, "message": line });
-            let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+            let body = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error });
             ok("application/json", &body.to_string())
         }
     });
@@ -172,18 +172,27 @@ fn secret_repeated_in_an_agent_error_is_masked() {
     let own = "Authorization: Bearer hidden-token";
     for words in [["--bearer", "hidden-token"], ["--svc-param", own]] {
         let words = [&["send", "x"], &words[..]].concat();
-        let said = user.run(&words);
-        assert!(said.err.contains("nobody has ***") && !said.err.contains("hidden"), "{said:?}");
-        let said = user.run(&[&words[..], &["-o", "json"]].concat());
-        assert!(said.out.contains("nobody has ***") && !said.out.contains("hidden"), "{said:?}");
-        let said = user.run(&[&words[..], &["--debug"]].concat());
-        assert!(said.err.contains("nobody has ***") && !said.err.contains("hidden"), "{said:?}");
+        let output = user.run(&words);
+        assert!(
+            output.err.contains("nobody has ***") && !output.err.contains("hidden"),
+            "{output:?}"
+        );
+        let output = user.run(&[&words[..], &["-o", "json"]].concat());
+        assert!(
+            output.out.contains("nobody has ***") && !output.out.contains("hidden"),
+            "{output:?}"
+        );
+        let output = user.run(&[&words[..], &["--debug"]].concat());
+        assert!(
+            output.err.contains("nobody has ***") && !output.err.contains("hidden"),
+            "{output:?}"
+        );
     }
 }
 
 #[test]
 fn rejected_and_missing_credentials_give_different_errors() {
-    let fake = Fake::start(|heard, _, url| match heard.rpc() {
+    let fake = Fake::start(|request, _, url| match request.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),
         _ => status("401 Unauthorized", "text/plain", "no"),
     });
@@ -195,7 +204,7 @@ fn rejected_and_missing_credentials_give_different_errors() {
 #[test]
 fn interface_tenant_is_sent_with_the_call() {
     for tenant in [None, Some("acme")] {
-        let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+        let fake = Fake::start(move |request, _, url| match request.rpc() {
             "" => {
                 let mut interface = json!({
                     "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0",
@@ -205,11 +214,11 @@ fn interface_tenant_is_sent_with_the_call() {
                 }
                 ok("application/json", &card(url, &json!({ "supportedInterfaces": [interface] })))
             }
-            _ => message(heard),
+            _ => message(request),
         });
         User::of(&fake.url).ok(&["send", "x"]);
-        let said = last(&fake).body["params"]["tenant"].clone();
-        assert_eq!(said.as_str(), tenant);
+        let sent = last(&fake).body["params"]["tenant"].clone();
+        assert_eq!(sent.as_str(), tenant);
         assert_eq!(last(&fake).field("a2a-version"), Some("1.0"));
     }
 }
@@ -237,13 +246,13 @@ fn activated_extensions_are_printed_except_over_websocket() {
         assert_eq!(error["hint"], format!("--extension {uri}"), "{binding}");
         for how in ["--wait", "--async", "--stream"] {
             let words = ["send", "x", how, "--extension", uri, "--verbose", "--debug"];
-            let said = user.ok(&words);
-            assert_floor(&said.out);
-            let activated = field(&said.out, "Activated extension");
+            let output = user.ok(&words);
+            assert_floor(&output.out);
+            let activated = field(&output.out, "Activated extension");
             let has_head = binding != "websocket";
-            assert_eq!(activated, has_head.then_some(uri), "{binding}: {said:?}");
-            let is_shown = said.err.contains(&format!("< a2a-extensions: {uri}\n"));
-            assert!(is_shown || !has_head, "{binding}: {said:?}");
+            assert_eq!(activated, has_head.then_some(uri), "{binding}: {output:?}");
+            let is_shown = output.err.contains(&format!("< a2a-extensions: {uri}\n"));
+            assert!(is_shown || !has_head, "{binding}: {output:?}");
         }
     }
 }
@@ -320,17 +329,17 @@ fn insecure_flag_gives_a_warning() {
     let secured = Secured::start("cli-insecure");
     let (user, url, identity) = (User::new(), secured.url(), secured.identity());
     let flags = [&identity[..], &["--insecure"]].concat();
-    let said = user.ok(&secured.send(&url, &flags));
-    assert!(said.err.contains("certificates are not verified"), "{said:?}");
-    assert!(!said.err.contains("SECURITY"), "{said:?}");
+    let output = user.ok(&secured.send(&url, &flags));
+    assert!(output.err.contains("certificates are not verified"), "{output:?}");
+    assert!(!output.err.contains("SECURITY"), "{output:?}");
     let flags = [&flags[..], &["--bearer", "hidden"]].concat();
-    let said = user.ok(&secured.send(&url, &flags));
-    assert!(said.err.contains("SECURITY") && !said.err.contains("hidden"), "{said:?}");
+    let output = user.ok(&secured.send(&url, &flags));
+    assert!(output.err.contains("SECURITY") && !output.err.contains("hidden"), "{output:?}");
 }
 
 /// An agent that requires a token of its own authorization server.
 fn guarded() -> Fake {
-    Fake::start(|heard, number, url| match heard.target.as_str() {
+    Fake::start(|request, number, url| match request.target.as_str() {
         "/device" => ok(
             "application/json",
             &json!({
@@ -351,17 +360,17 @@ fn guarded() -> Fake {
             })
             .to_string(),
         ),
-        _ if heard.method == "GET" => {
+        _ if request.method == "GET" => {
             let oauth = json!({ "oauth2SecurityScheme": { "flows": { "deviceCode": {
                 "deviceAuthorizationUrl": format!("{url}/device"),
                 "tokenUrl": format!("{url}/token"), "scopes": {},
             } } } });
             ok("application/json", &card(url, &scheme("o", oauth)))
         }
-        _ if heard.field("authorization") == Some("Bearer hidden-access") => {
-            match heard.body.to_string().contains("repeat it") {
+        _ if request.field("authorization") == Some("Bearer hidden-access") => {
+            match request.body.to_string().contains("repeat it") {
                 true => status("500 Internal Server Error", "text/plain", "not for hidden-access"),
-                false => message(heard),
+                false => message(request),
             }
         }
         _ => status("401 Unauthorized", "text/plain", "no"),
@@ -374,22 +383,25 @@ fn client_credentials_token_is_stored_and_sent() {
     let user = User::of(&fake.url).with("A2ACLI_CLIENT_SECRET", "hidden-secret");
     let token = format!("{}/token", fake.url);
     let words = ["auth", "login", "--client-id", "me", "--token-url", &token, "--scope", "a b"];
-    let said = user.ok(&words);
-    assert_eq!(said.field("Token"), "kept");
-    assert!(!said.out.contains("hidden") && !said.err.contains("hidden"), "{said:?}");
+    let output = user.ok(&words);
+    assert_eq!(output.field("Token"), "kept");
+    assert!(!output.out.contains("hidden") && !output.err.contains("hidden"), "{output:?}");
     let file = user.path("home/.config/a2a-cli/tokens.json");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let user = user.with("A2ACLI_CLIENT_SECRET", "");
     assert_eq!(user.ok(&["send", "x"]).block("Text"), "hello");
-    let said = user.ok(&["send", "x", "--debug"]);
-    assert!(said.err.contains("Authorization: ***") && !said.err.contains("hidden"), "{said:?}");
+    let output = user.ok(&["send", "x", "--debug"]);
+    assert!(
+        output.err.contains("Authorization: ***") && !output.err.contains("hidden"),
+        "{output:?}"
+    );
     // Text that the agent repeats is not a secret of the user.
     for more in [&["--debug"][..], &["-o", "json"]] {
-        let said = user.run(&[&["send", "repeat it"], more].concat());
-        assert!(!said.err.contains("hidden") && !said.out.contains("hidden"), "{said:?}");
+        let output = user.run(&[&["send", "repeat it"], more].concat());
+        assert!(!output.err.contains("hidden") && !output.out.contains("hidden"), "{output:?}");
     }
-    let said = user.run(&["send", "repeat it", "--debug"]);
-    assert!(said.err.contains("not for ***"), "{said:?}");
+    let output = user.run(&["send", "repeat it", "--debug"]);
+    assert!(output.err.contains("not for ***"), "{output:?}");
     // A file that other users can read is rejected.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let error = user.failure(&["send", "x"], "A2ACLI_ERR_USAGE", 2);
@@ -405,7 +417,7 @@ fn device_code_token_is_stored_and_sent() {
     let user = User::of(&fake.url);
     let device = format!("{}/device", fake.url);
     let token = format!("{}/token", fake.url);
-    let said = user.ok(&[
+    let output = user.ok(&[
         "auth",
         "login",
         "--client-id",
@@ -415,9 +427,9 @@ fn device_code_token_is_stored_and_sent() {
         "--device-url",
         &device,
     ]);
-    assert!(said.err.contains("Open: https://login.example/device"), "{said:?}");
-    assert!(said.err.contains("Code: ABCD-EFGH"), "{said:?}");
-    assert!(!said.err.contains("hidden") && !said.out.contains("hidden"), "{said:?}");
+    assert!(output.err.contains("Open: https://login.example/device"), "{output:?}");
+    assert!(output.err.contains("Code: ABCD-EFGH"), "{output:?}");
+    assert!(!output.err.contains("hidden") && !output.out.contains("hidden"), "{output:?}");
     assert_eq!(user.ok(&["send", "x"]).block("Text"), "hello");
 }
 
@@ -431,7 +443,7 @@ fn device_flow_of_the_card_rejects_a_client_secret() {
     let user = User::of(&fake.url).with("A2ACLI_CLIENT_SECRET", "hidden");
     let words = ["auth", "login", "--client-id", "me", "--flow", "device"];
     user.failure(&words, "A2ACLI_ERR_USAGE", 2);
-    assert!(fake.heard().is_empty());
+    assert!(fake.requests().is_empty());
 }
 
 #[test]
@@ -440,7 +452,7 @@ fn unauthorized_card_request_hints_at_a_local_card_file() {
     let user = User::of(&fake.url).with("A2ACLI_BEARER", "hidden-token");
     let error = user.failure(&["send", "x"], "A2ACLI_ERR_CREDENTIALS_MISSING", 4);
     assert!(error["hint"].as_str().unwrap().contains("-a ./card.json"), "{error}");
-    assert!(fake.heard().iter().all(|heard| heard.field("authorization").is_none()));
+    assert!(fake.requests().iter().all(|request| request.field("authorization").is_none()));
 }
 
 #[test]
@@ -454,12 +466,12 @@ fn every_request_has_a_user_agent_that_svc_param_overrides() {
         user.ok(&[&login[..], words].concat());
         user.ok(&[&["send", "x"], words].concat());
         let requests: Vec<_> = fake
-            .heard()
+            .requests()
             .iter()
-            .map(|heard| {
-                let named = heard.fields.iter().filter(|(name, _)| name == "user-agent");
+            .map(|request| {
+                let named = request.fields.iter().filter(|(name, _)| name == "user-agent");
                 let values: Vec<_> = named.map(|(_, value)| value.clone()).collect();
-                (format!("{} {}", heard.method, heard.target), values)
+                (format!("{} {}", request.method, request.target), values)
             })
             .collect();
         for needed in ["POST /token", "GET /.well-known/agent-card.json", "POST /"] {

@@ -10,9 +10,9 @@ use crate::{
 
 /// An agent that answers every call with a message, and has no card.
 fn cardless() -> Fake {
-    Fake::start(|heard, _, _| match heard.rpc() {
+    Fake::start(|request, _, _| match request.rpc() {
         "" => ok("text/plain", "no card"),
-        _ => heard.result(&json!({ "message": {
+        _ => request.result(&json!({ "message": {
             "messageId": "m-1", "role": "ROLE_AGENT", "parts": [{ "text": "hello" }],
         } })),
     })
@@ -23,10 +23,10 @@ fn every_transport_is_called_without_a_card() {
     let (_server, url) = echo(&["--interfaces", "jsonrpc,http+json,grpc,websocket"]);
     for transport in ["jsonrpc", "http+json", "grpc", "websocket"] {
         let user = User::new();
-        let said = user.ok(&["send", "-e", &url, "--transport", transport, "hello"]);
-        assert!(said.out.contains("hello"), "{transport}: {}", said.out);
-        let said = user.ok(&["task", "list", "--endpoint", &url, "--transport", transport]);
-        assert!(said.out.contains("COMPLETED"), "{transport}: {}", said.out);
+        let output = user.ok(&["send", "-e", &url, "--transport", transport, "hello"]);
+        assert!(output.out.contains("hello"), "{transport}: {}", output.out);
+        let output = user.ok(&["task", "list", "--endpoint", &url, "--transport", transport]);
+        assert!(output.out.contains("COMPLETED"), "{transport}: {}", output.out);
     }
 }
 
@@ -34,7 +34,7 @@ fn every_transport_is_called_without_a_card() {
 fn an_endpoint_gets_no_request_for_a_card() {
     let fake = cardless();
     User::of("http://other.example").ok(&["send", "-e", &fake.url, "--transport", "jsonrpc", "x"]);
-    assert!(fake.heard().iter().all(|heard| heard.method == "POST"));
+    assert!(fake.requests().iter().all(|request| request.method == "POST"));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn endpoint_credentials_use_the_default_fields() {
         (["--api-key", "k-1"], "x-api-key", "k-1"),
     ] {
         user.ok(&[&send[..], &flags].concat());
-        assert_eq!(fake.heard().last().unwrap().field(field), Some(value));
+        assert_eq!(fake.requests().last().unwrap().field(field), Some(value));
     }
 }
 
@@ -63,8 +63,8 @@ fn endpoint_needs_one_transport_and_no_other_agent() {
         &["send", "-e", "http://127.0.0.1:9", "--transport", "jsonrpc", "h.example", "x"],
         &["card", "get", "-e", "http://127.0.0.1:9", "--transport", "jsonrpc"],
     ] {
-        let said = user.run(words);
-        assert_eq!(said.code, Some(2), "{words:?}: {}", said.err);
-        assert!(["endpoint", "-e"].iter().any(|name| said.err.contains(name)), "{words:?}");
+        let output = user.run(words);
+        assert_eq!(output.code, Some(2), "{words:?}: {}", output.err);
+        assert!(["endpoint", "-e"].iter().any(|name| output.err.contains(name)), "{words:?}");
     }
 }

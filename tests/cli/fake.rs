@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// A request as received.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct ReceivedRequest {
     pub method: String,
     pub target: String,
     /// The fields, names in lower case.
@@ -19,7 +19,7 @@ pub struct Heard {
     pub body: Value,
 }
 
-impl Heard {
+impl ReceivedRequest {
     pub fn field(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(field, _)| field == name);
         found.map(|(_, value)| value.as_str())
@@ -81,38 +81,40 @@ pub fn card(url: &str, more: &Value) -> String {
 /// The agent; its thread ends with the test's process.
 pub struct Fake {
     pub url: String,
-    heard: Arc<Mutex<Vec<Heard>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Fake {
     /// Answers every request with `answer` of the request, its number and the agent's URL.
-    pub fn start(answer: impl Fn(&Heard, usize, &str) -> Vec<u8> + Send + 'static) -> Fake {
+    pub fn start(
+        answer: impl Fn(&ReceivedRequest, usize, &str) -> Vec<u8> + Send + 'static,
+    ) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let (kept, base) = (Arc::clone(&heard), url.clone());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (recorded, base) = (Arc::clone(&requests), url.clone());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let Some(request) = read(&stream) else { continue };
                 let number = {
-                    let mut kept = kept.lock().unwrap();
-                    kept.push(request.clone());
-                    kept.len() - 1
+                    let mut recorded = recorded.lock().unwrap();
+                    recorded.push(request.clone());
+                    recorded.len() - 1
                 };
                 // A client that has disconnected needs no answer.
                 let _ = (&stream).write_all(&answer(&request, number, &base));
             }
         });
-        Fake { url, heard }
+        Fake { url, requests }
     }
 
     /// The requests so far.
-    pub fn heard(&self) -> Vec<Heard> {
-        self.heard.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Heard> {
+fn read(stream: &TcpStream) -> Option<ReceivedRequest> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -130,5 +132,5 @@ fn read(stream: &TcpStream) -> Option<Heard> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Some(Heard { method, target, fields, body })
+    Some(ReceivedRequest { method, target, fields, body })
 }

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use serde_json::{Value, json};
 
 use crate::{
-    fake::{Fake, Heard, card, ok, status},
+    fake::{Fake, ReceivedRequest, card, ok, status},
     run::User,
     support::binary::Binary,
 };
@@ -22,10 +22,13 @@ pub fn message(text: &str) -> Value {
 }
 
 /// An agent that answers its calls so; its card has these additional members.
-pub fn agent(more: Value, answer: impl Fn(&Heard, usize) -> Vec<u8> + Send + 'static) -> Fake {
-    Fake::start(move |heard, number, url| match heard.method.as_str() {
+pub fn agent(
+    more: Value,
+    answer: impl Fn(&ReceivedRequest, usize) -> Vec<u8> + Send + 'static,
+) -> Fake {
+    Fake::start(move |request, number, url| match request.method.as_str() {
         "GET" => ok("application/json", &card(&format!("{url}/rpc"), &more)),
-        _ => answer(heard, number),
+        _ => answer(request, number),
     })
 }
 
@@ -47,8 +50,8 @@ pub fn stream(events: &[String]) -> Vec<u8> {
     ok("text/event-stream", &events.concat())
 }
 
-pub fn event(heard: &Heard, result: &Value) -> String {
-    let id = &heard.body["id"];
+pub fn event(request: &ReceivedRequest, result: &Value) -> String {
+    let id = &request.body["id"];
     format!("data: {}\n\n", json!({ "jsonrpc": "2.0", "id": id, "result": result }))
 }
 
@@ -70,34 +73,34 @@ fn keep_alive_events_are_skipped() {
         "data: {\"jsonrpc\":\"2.0\",\"method\":\"ping\"}\n\n",
     ] {
         for at in 0..3 {
-            let fake = agent(streaming(), move |heard, _| {
+            let fake = agent(streaming(), move |request, _| {
                 let mut events = vec![
-                    event(heard, &json!({ "task": task("WORKING") })),
-                    event(heard, &status_update("COMPLETED")),
+                    event(request, &json!({ "task": task("WORKING") })),
+                    event(request, &status_update("COMPLETED")),
                 ];
                 events.insert(at, ping.to_owned());
                 stream(&events)
             });
-            let said = User::of(&fake.url).ok(&["send", "hi", "--stream", "-o", "json"]);
-            assert_eq!((said.lines().len(), &*said.err), (2, ""), "{ping:?} at {at}");
+            let output = User::of(&fake.url).ok(&["send", "hi", "--stream", "-o", "json"]);
+            assert_eq!((output.lines().len(), &*output.err), (2, ""), "{ping:?} at {at}");
         }
     }
 }
 
 #[test]
 fn unknown_stream_kinds_are_skipped_with_a_warning() {
-    let fake = agent(streaming(), |heard, _| {
-        let unknown = event(heard, &json!({ "progressUpdate": { "percent": 7 } }));
+    let fake = agent(streaming(), |request, _| {
+        let unknown = event(request, &json!({ "progressUpdate": { "percent": 7 } }));
         stream(&[
-            event(heard, &json!({ "task": task("WORKING") })),
+            event(request, &json!({ "task": task("WORKING") })),
             unknown.clone(),
             unknown,
-            event(heard, &status_update("COMPLETED")),
+            event(request, &status_update("COMPLETED")),
         ])
     });
-    let said = User::of(&fake.url).ok(&["send", "hi", "--stream", "-o", "json"]);
-    assert_eq!(said.lines().len(), 2, "{said:?}");
-    assert_eq!(said.err.matches("progressUpdate").count(), 1, "{said:?}");
+    let output = User::of(&fake.url).ok(&["send", "hi", "--stream", "-o", "json"]);
+    assert_eq!(output.lines().len(), 2, "{output:?}");
+    assert_eq!(output.err.matches("progressUpdate").count(), 1, "{output:?}");
 }
 
 #[test]
@@ -108,9 +111,9 @@ fn agent_of_0_1_gets_a_client_chosen_task_id() {
         (true, &["send", "hi"]),
         (true, &["send", "hi", "--stream"]),
     ] {
-        let fake = Fake::start(move |heard, _, url| {
-            let id = &heard.body["params"]["id"];
-            match heard.rpc() {
+        let fake = Fake::start(move |request, _, url| {
+            let id = &request.body["params"]["id"];
+            match request.rpc() {
                 "" => ok("application/json", &old_card(url, "0.1", streams)),
                 "tasks/sendSubscribe" => {
                     let artifact =
@@ -118,44 +121,44 @@ fn agent_of_0_1_gets_a_client_chosen_task_id() {
                     let done =
                         json!({ "id": id, "status": { "state": "completed" }, "final": true });
                     stream(&[
-                        event(heard, &json!({ "id": id, "artifact": artifact })),
-                        event(heard, &done),
+                        event(request, &json!({ "id": id, "artifact": artifact })),
+                        event(request, &done),
                     ])
                 }
                 "tasks/send" => {
-                    heard.result(&json!({ "id": id, "status": { "state": "working" } }))
+                    request.result(&json!({ "id": id, "status": { "state": "working" } }))
                 }
-                _ => heard.result(&json!({
+                _ => request.result(&json!({
                     "id": id, "status": { "state": "completed" },
                     "artifacts": [{ "index": 0, "parts": [{ "type": "text", "text": "fine" }] }],
                 })),
             }
         });
         let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", "0.1");
-        let said = user.ok(words);
-        assert!(said.out.contains("fine"), "{words:?}: {said:?}");
-        let heard = fake.heard();
-        let sent = heard.iter().find(|heard| heard.rpc().starts_with("tasks/send")).unwrap();
+        let output = user.ok(words);
+        assert!(output.out.contains("fine"), "{words:?}: {output:?}");
+        let requests = fake.requests();
+        let sent = requests.iter().find(|request| request.rpc().starts_with("tasks/send")).unwrap();
         assert_eq!(sent.body["params"]["id"].as_str().unwrap().len(), 36, "{sent:?}");
     }
 }
 
 #[test]
 fn authentication_marks_a_0_1_card_only_in_agent_json() {
-    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+    let fake = Fake::start(|request, _, url| match request.method.as_str() {
         "GET" => {
             let mut card: Value = serde_json::from_str(&old_card(url, "", false)).unwrap();
             card["authentication"] = json!({ "schemes": [] });
             ok("application/json", &card.to_string())
         }
-        _ => heard.result(&json!({
+        _ => request.result(&json!({
             "kind": "message", "messageId": "m", "role": "agent",
             "parts": [{ "kind": "text", "text": "fine" }],
         })),
     });
     let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", "0.3");
     assert!(user.ok(&["send", "hi"]).out.contains("fine"));
-    assert_eq!(fake.heard().last().unwrap().rpc(), "message/send");
+    assert_eq!(fake.requests().last().unwrap().rpc(), "message/send");
     // At the path of 0.1 and 0.2 it is a card.
     let error = User::of(&format!("{}/.well-known/agent.json", fake.url)).failure(
         &["send", "hi"],
@@ -167,22 +170,22 @@ fn authentication_marks_a_0_1_card_only_in_agent_json() {
 
 #[test]
 fn all_messages_of_a_0_3_stream_are_read() {
-    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+    let fake = Fake::start(|request, _, url| match request.method.as_str() {
         "GET" => ok("application/json", &old_card(url, "0.3.0", true)),
         _ => {
             let word = |text: &str| {
                 let parts = json!([{ "kind": "text", "text": text }]);
-                let said =
+                let answer =
                     json!({ "kind": "message", "messageId": "m", "role": "agent", "parts": parts });
-                event(heard, &said)
+                event(request, &answer)
             };
             stream(&[word("one "), word("two "), word("three")])
         }
     });
     let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", "0.3");
-    let said = user.ok(&["send", "hi"]);
+    let output = user.ok(&["send", "hi"]);
     for word in ["one", "two", "three"] {
-        assert!(said.out.contains(word), "{said:?}");
+        assert!(output.out.contains(word), "{output:?}");
     }
     let parts = user.json(&["send", "hi"])["message"]["parts"].clone();
     assert_eq!(parts, json!([{ "text": "one " }, { "text": "two " }, { "text": "three" }]));
@@ -192,14 +195,17 @@ fn all_messages_of_a_0_3_stream_are_read() {
 
 #[test]
 fn several_messages_in_a_1_0_stream_give_a_warning() {
-    let fake = agent(streaming(), |heard, _| {
-        stream(&[event(heard, &message("one")), event(heard, &message("two"))])
+    let fake = agent(streaming(), |request, _| {
+        stream(&[event(request, &message("one")), event(request, &message("two"))])
     });
-    let said = User::of(&fake.url).ok(&["send", "hi"]);
-    assert!(said.out.contains("one") && said.err.contains("more than one message"), "{said:?}");
-    let empty = agent(streaming(), |heard, _| {
+    let output = User::of(&fake.url).ok(&["send", "hi"]);
+    assert!(
+        output.out.contains("one") && output.err.contains("more than one message"),
+        "{output:?}"
+    );
+    let empty = agent(streaming(), |request, _| {
         let nothing = json!({ "message": { "messageId": "m", "role": "ROLE_AGENT", "parts": [] } });
-        stream(&[event(heard, &nothing), event(heard, &message("two"))])
+        stream(&[event(request, &nothing), event(request, &message("two"))])
     });
     let error = User::of(&empty.url).failure(&["send", "hi"], "InvalidAgentResponseError", 1);
     assert!(error["message"].as_str().unwrap().contains("message.parts"), "{error}");
@@ -207,24 +213,24 @@ fn several_messages_in_a_1_0_stream_give_a_warning() {
 
 #[test]
 fn unknown_parts_are_printed_and_unknown_states_are_polled() {
-    let fake = agent(json!({}), |heard, number| {
+    let fake = agent(json!({}), |request, number| {
         let parts =
             json!([{ "text": "fine" }, { "table": { "rows": 2 } }, { "kind": "chart", "x": 1 }]);
-        let mut said = task(if number < 3 { "PONDERING" } else { "COMPLETED" });
-        said["artifacts"] = json!([{ "artifactId": "a", "parts": parts }]);
-        said["novel"] = json!([1]);
-        match heard.rpc() {
-            "SendMessage" => heard.result(&json!({ "task": said })),
-            _ => heard.result(&said),
+        let mut answer = task(if number < 3 { "PONDERING" } else { "COMPLETED" });
+        answer["artifacts"] = json!([{ "artifactId": "a", "parts": parts }]);
+        answer["novel"] = json!([1]);
+        match request.rpc() {
+            "SendMessage" => request.result(&json!({ "task": answer })),
+            _ => request.result(&answer),
         }
     });
     let words = ["send", "hi", "--poll-interval", "10ms"];
-    let said = User::of(&fake.url).ok(&words);
+    let output = User::of(&fake.url).ok(&words);
     for part in ["fine", "Unknown part: table", "Unknown part: chart"] {
-        assert!(said.out.contains(part), "{said:?}");
+        assert!(output.out.contains(part), "{output:?}");
     }
-    let said = User::of(&fake.url).json(&words);
-    assert_eq!(said["task"]["artifacts"][0]["parts"][1], json!({ "table": { "rows": 2 } }));
+    let output = User::of(&fake.url).json(&words);
+    assert_eq!(output["task"]["artifacts"][0]["parts"][1], json!({ "table": { "rows": 2 } }));
 }
 
 #[test]
@@ -236,18 +242,18 @@ fn redirect_is_followed_only_for_307_308_within_the_origin() {
         ("307 Temporary Redirect", "https://agents.example/rpc", false),
         ("302 Found", "https://agents.example/rpc", false),
     ] {
-        let fake = agent(json!({}), move |heard, _| match heard.target.as_str() {
-            "/rpc/" => heard.result(&message("fine")),
+        let fake = agent(json!({}), move |request, _| match request.target.as_str() {
+            "/rpc/" => request.result(&message("fine")),
             _ => {
                 let head = format!("HTTP/1.1 {line}\r\nLocation: {to}\r\n");
                 format!("{head}Content-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
             }
         });
-        let said = User::of(&fake.url).run(&["send", "hi"]);
-        assert_eq!(said.code == Some(0), is_followed, "{line} {to}: {said:?}");
+        let output = User::of(&fake.url).run(&["send", "hi"]);
+        assert_eq!(output.code == Some(0), is_followed, "{line} {to}: {output:?}");
         let is_named =
-            said.err.contains("https://agents.example/rpc") || said.err.contains("/rpc/");
-        assert!(is_followed || is_named, "{line} {to}: {said:?}");
+            output.err.contains("https://agents.example/rpc") || output.err.contains("/rpc/");
+        assert!(is_followed || is_named, "{line} {to}: {output:?}");
     }
 }
 
@@ -255,7 +261,7 @@ fn redirect_is_followed_only_for_307_308_within_the_origin() {
 fn next_interface_is_called_if_the_first_is_unreachable() {
     let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for streams in [false, true] {
-        let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
+        let fake = Fake::start(move |request, _, url| match request.target.as_str() {
             CARD => {
                 let at = |url: &str, binding: &str| json!({ "url": url, "protocolBinding": binding, "protocolVersion": "1.0" });
                 let all = [
@@ -270,9 +276,9 @@ fn next_interface_is_called_if_the_first_is_unreachable() {
             "/rest/message:stream" => stream(&[format!("data: {}\n\n", message("fine"))]),
             _ => ok("application/json", &message("fine").to_string()),
         });
-        let said = User::of(&fake.url).ok(&["send", "hi"]);
-        assert!(said.out.contains("fine"), "{said:?}");
-        assert!(said.err.contains("/rest") && said.err.contains("instead"), "{said:?}");
+        let output = User::of(&fake.url).ok(&["send", "hi"]);
+        assert!(output.out.contains("fine"), "{output:?}");
+        assert!(output.err.contains("/rest") && output.err.contains("instead"), "{output:?}");
         // An explicit binding is not replaced.
         let words = ["send", "hi", "--transport", "jsonrpc"];
         User::of(&fake.url).failure(&words, "A2ACLI_ERR_UNREACHABLE", 3);
@@ -282,30 +288,30 @@ fn next_interface_is_called_if_the_first_is_unreachable() {
 #[test]
 fn card_search_continues_after_a_response_without_a_card() {
     for line in ["403 Forbidden", "404 Not Found", "405 Method Not Allowed", "410 Gone", "200 OK"] {
-        let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
+        let fake = Fake::start(move |request, _, url| match request.target.as_str() {
             CARD => status(line, "text/html", "<h1>hello</h1>"),
             "/.well-known/agent.json" => ok("application/json", &card(url, &json!({}))),
-            _ => heard.result(&message("fine")),
+            _ => request.result(&message("fine")),
         });
         assert!(User::of(&fake.url).ok(&["send", "hi"]).out.contains("fine"), "{line}");
         let none = Fake::start(move |_, _, _| status(line, "text/html", "<h1>hello</h1>"));
-        let said = User::of(&none.url).run(&["send", "hi"]);
-        assert!(said.err.contains(&line[..3]) && said.err.contains("text/html"), "{said:?}");
+        let output = User::of(&none.url).run(&["send", "hi"]);
+        assert!(output.err.contains(&line[..3]) && output.err.contains("text/html"), "{output:?}");
     }
     let fake = Fake::start(|_, _, _| status("401 Unauthorized", "text/plain", ""));
     assert_eq!(User::of(&fake.url).run(&["send", "hi"]).code, Some(4));
-    assert_eq!(fake.heard().len(), 1, "{:?}", fake.heard());
+    assert_eq!(fake.requests().len(), 1, "{:?}", fake.requests());
 }
 
 #[test]
 fn card_request_is_retried_after_503() {
-    let fake = Fake::start(|heard, number, url| match (heard.method.as_str(), number) {
+    let fake = Fake::start(|request, number, url| match (request.method.as_str(), number) {
         ("GET", 0) => {
             let head = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n";
             format!("{head}Content-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
         }
         ("GET", _) => ok("application/json", &card(url, &json!({}))),
-        _ => heard.result(&message("fine")),
+        _ => request.result(&message("fine")),
     });
     assert!(User::of(&fake.url).ok(&["send", "hi"]).out.contains("fine"));
 }
@@ -331,10 +337,10 @@ fn answer_without_reason_phrase_and_id_is_accepted() {
 
 #[test]
 fn byte_order_marks_are_skipped() {
-    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+    let fake = Fake::start(|request, _, url| match request.method.as_str() {
         "GET" => ok("application/json", &format!("\u{feff}{}", card(url, &json!({})))),
         _ => {
-            let result = heard.result(&message("fine"));
+            let result = request.result(&message("fine"));
             let result = String::from_utf8(result).unwrap();
             let body = result.split_once("\r\n\r\n").unwrap().1;
             ok("application/json", &format!("\u{feff}{body}"))
@@ -342,9 +348,9 @@ fn byte_order_marks_are_skipped() {
     });
     let user = User::of(&fake.url);
     assert_eq!(user.json(&["send", "hi"]), message("fine"));
-    let said = user.run_with(&["send", "--data", "-"], "\u{feff}{\"n\":1}");
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let sent = fake.heard().last().unwrap().body["params"]["message"]["parts"].clone();
+    let output = user.run_with(&["send", "--data", "-"], "\u{feff}{\"n\":1}");
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let sent = fake.requests().last().unwrap().body["params"]["message"]["parts"].clone();
     assert_eq!(sent, json!([{ "data": { "n": 1 } }]));
     let lint = user.run(&["card", "lint", "-o", "json"]).out;
     assert!(lint.contains("byte order mark"), "{lint}");
@@ -366,34 +372,34 @@ fn empty_values_of_serializers_are_read_as_absent() {
         (json!({ "artifacts": { "a": 1 } }), false),
     ] {
         let shown = members.to_string();
-        let fake = agent(json!({}), move |heard, _| {
-            let mut said = task("COMPLETED");
+        let fake = agent(json!({}), move |request, _| {
+            let mut answer = task("COMPLETED");
             for (name, value) in members.as_object().unwrap() {
-                said[name] = value.clone();
+                answer[name] = value.clone();
             }
-            heard.result(&json!({ "task": said }))
+            request.result(&json!({ "task": answer }))
         });
-        let said = User::of(&fake.url).run(&["send", "hi"]);
-        assert_eq!(said.code == Some(0), is_read, "{shown}: {said:?}");
+        let output = User::of(&fake.url).run(&["send", "hi"]);
+        assert_eq!(output.code == Some(0), is_read, "{shown}: {output:?}");
     }
 }
 
 #[test]
 fn version_variants_and_relative_urls_are_accepted() {
     for (version, path) in [("v1.0", "/rpc"), ("v1", "rpc"), ("1", "./rpc"), ("1.0.0", "../rpc")] {
-        let fake = Fake::start(move |heard, _, url| match heard.method.as_str() {
+        let fake = Fake::start(move |request, _, url| match request.method.as_str() {
             "GET" => {
                 let one = json!({ "url": path, "protocolBinding": "JSONRPC", "protocolVersion": version });
                 ok("application/json", &card(url, &json!({ "supportedInterfaces": [one] })))
             }
-            _ => heard.result(&message("fine")),
+            _ => request.result(&message("fine")),
         });
         let user = User::of(&fake.url);
         assert!(user.ok(&["send", "hi"]).out.contains("fine"), "{version} {path}");
         let lint = user.run(&["card", "lint"]).out;
         assert!(lint.contains("a relative URL") && !lint.contains("cannot be called"), "{lint}");
     }
-    let fake = agent(json!({}), |heard, _| heard.result(&message("fine")));
+    let fake = agent(json!({}), |request, _| request.result(&message("fine")));
     let of = |path: &'static str, binding: &'static str| {
         Fake::start(move |_, _, url| {
             let one = json!({
@@ -407,20 +413,20 @@ fn version_variants_and_relative_urls_are_accepted() {
         ("/a/message:stream", "JSONRPC"),
         ("/.well-known/agent-card.json", "JSONRPC"),
     ] {
-        let said = User::of(&of(path, binding).url).run(&["card", "lint"]).out;
+        let output = User::of(&of(path, binding).url).run(&["card", "lint"]).out;
         assert!(
-            said.contains("the name of an operation") || said.contains("a card's"),
-            "{path}: {said}"
+            output.contains("the name of an operation") || output.contains("a card's"),
+            "{path}: {output}"
         );
     }
-    let said = User::of(&fake.url).run(&["card", "lint"]).out;
-    assert!(!said.contains("operation's"), "{said}");
+    let output = User::of(&fake.url).run(&["card", "lint"]).out;
+    assert!(!output.contains("operation's"), "{output}");
 }
 
 #[test]
 fn refused_stream_falls_back_to_polling() {
     for line in ["404 Not Found", "405 Method Not Allowed", "501 Not Implemented"] {
-        let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
+        let fake = Fake::start(move |request, _, url| match request.target.as_str() {
             CARD => {
                 let one =
                     json!({ "url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0" });
@@ -435,27 +441,27 @@ fn refused_stream_falls_back_to_polling() {
             _ => status(line, "text/plain", "no"),
         });
         for words in [&["send", "hi"][..], &["send", "hi", "--stream"]] {
-            let said = User::of(&fake.url).ok(words);
-            assert!(said.out.contains("COMPLETED"), "{line}: {said:?}");
+            let output = User::of(&fake.url).ok(words);
+            assert!(output.out.contains("COMPLETED"), "{line}: {output:?}");
         }
     }
 }
 
 /// An error of the agent, by its code.
-fn error(heard: &Heard, code: i64) -> Vec<u8> {
+fn error(request: &ReceivedRequest, code: i64) -> Vec<u8> {
     let error = json!({ "code": code, "message": "try again" });
-    let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+    let body = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error });
     ok("application/json", &body.to_string())
 }
 
 #[test]
 fn wait_continues_after_a_temporary_error() {
     for bad in ["-32603", "-32001", "500"] {
-        let fake = agent(json!({}), move |heard, number| match heard.rpc() {
-            "SendMessage" => heard.result(&json!({ "task": task("WORKING") })),
-            _ if number > 3 => heard.result(&task("COMPLETED")),
+        let fake = agent(json!({}), move |request, number| match request.rpc() {
+            "SendMessage" => request.result(&json!({ "task": task("WORKING") })),
+            _ if number > 3 => request.result(&task("COMPLETED")),
             _ if bad == "500" => status("500 Internal Server Error", "text/plain", "oops"),
-            _ => error(heard, bad.parse().unwrap()),
+            _ => error(request, bad.parse().unwrap()),
         });
         assert_eq!(User::of(&fake.url).ok(&["send", "hi"]).field("State"), "COMPLETED", "{bad}");
     }
@@ -463,20 +469,20 @@ fn wait_continues_after_a_temporary_error() {
 
 #[test]
 fn an_error_during_a_wait_names_the_task() {
-    let fake = agent(json!({}), |heard, _| match heard.rpc() {
-        "SendMessage" => heard.result(&json!({ "task": task("WORKING") })),
-        _ => error(heard, -32602),
+    let fake = agent(json!({}), |request, _| match request.rpc() {
+        "SendMessage" => request.result(&json!({ "task": task("WORKING") })),
+        _ => error(request, -32602),
     });
-    let said = User::of(&fake.url).run(&["send", "hi"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("task get") && said.err.contains("--wait t-1"), "{said:?}");
+    let output = User::of(&fake.url).run(&["send", "hi"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.err.contains("task get") && output.err.contains("--wait t-1"), "{output:?}");
     let user = User::of(&fake.url);
     let failure = user.failure(&["send", "hi"], "InvalidParamsError", 1);
     assert!(failure["hint"].as_str().unwrap().contains("--wait t-1"), "{failure}");
     // A missing task is reported at once.
-    let fake = agent(json!({}), |heard, _| error(heard, -32001));
+    let fake = agent(json!({}), |request, _| error(request, -32001));
     User::of(&fake.url).failure(&["task", "get", "t-9", "--wait"], "TaskNotFoundError", 1);
-    assert_eq!(fake.heard().len(), 2);
+    assert_eq!(fake.requests().len(), 2);
 }
 
 /// A lone surrogate, as Python writes it.
@@ -491,8 +497,8 @@ fn task_of_halves() -> String {
     )
 }
 
-fn answered(heard: &Heard, result: &str) -> Vec<u8> {
-    let id = &heard.body["id"];
+fn answered(request: &ReceivedRequest, result: &str) -> Vec<u8> {
+    let id = &request.body["id"];
     ok("application/json", &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#))
 }
 
@@ -503,43 +509,43 @@ fn lone_surrogates_stay_unchanged_in_json_output() {
     for is_streaming in [false, true] {
         let (wrapped, event) = (wrapped.clone(), event.clone());
         let more = json!({ "capabilities": { "streaming": is_streaming } });
-        let fake = agent(more, move |heard, _| match heard.rpc() {
+        let fake = agent(more, move |request, _| match request.rpc() {
             "SendStreamingMessage" => {
-                let id = &heard.body["id"];
+                let id = &request.body["id"];
                 let data = format!(r#"data: {{"jsonrpc":"2.0","id":{id},"result":{event}}}"#);
                 stream(&[format!("{data}\n\n")])
             }
-            "GetTask" => answered(heard, &task_of_halves()),
-            _ => answered(heard, &wrapped),
+            "GetTask" => answered(request, &task_of_halves()),
+            _ => answered(request, &wrapped),
         });
         let user = User::of(&fake.url);
-        let said = user.ok(&["send", "hi", "-o", "json"]);
-        assert_eq!(said.out.matches(LONE).count(), 5, "{said:?}");
-        let said = user.ok(&["send", "hi"]);
-        assert!(said.out.contains("lone \u{fffd} end \u{fffd}"), "{said:?}");
+        let output = user.ok(&["send", "hi", "-o", "json"]);
+        assert_eq!(output.out.matches(LONE).count(), 5, "{output:?}");
+        let output = user.ok(&["send", "hi"]);
+        assert!(output.out.contains("lone \u{fffd} end \u{fffd}"), "{output:?}");
     }
     // Converted to 1.0, they are unchanged.
-    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+    let fake = Fake::start(|request, _, url| match request.method.as_str() {
         "GET" => ok("application/json", &old_card(url, "0.3.0", false)),
         _ => {
             let task = task_of_halves().replace("TASK_STATE_COMPLETED", "completed");
             let task = task.replacen('{', r#"{"kind":"task","#, 1);
             let task = task.replace(r#"{"text""#, r#"{"kind":"text","text""#);
-            answered(heard, &task.replace(r#"{"data""#, r#"{"kind":"data","data""#))
+            answered(request, &task.replace(r#"{"data""#, r#"{"kind":"data","data""#))
         }
     });
     let words = ["send", "hi", "-o", "json", "--a2a-version", "0.3"];
-    let said = User::of(&fake.url).ok(&words);
-    assert_eq!(said.out.matches(LONE).count(), 5, "{said:?}");
-    assert!(said.out.contains("TASK_STATE_COMPLETED"), "{said:?}");
+    let output = User::of(&fake.url).ok(&words);
+    assert_eq!(output.out.matches(LONE).count(), 5, "{output:?}");
+    assert!(output.out.contains("TASK_STATE_COMPLETED"), "{output:?}");
 }
 
 #[test]
 fn gateway_relays_lone_surrogates_except_over_grpc() {
     let wrapped = format!(r#"{{"task":{}}}"#, task_of_halves());
-    let fake = agent(json!({}), move |heard, _| match heard.rpc() {
-        "GetTask" => answered(heard, &task_of_halves()),
-        _ => answered(heard, &wrapped),
+    let fake = agent(json!({}), move |request, _| match request.rpc() {
+        "GetTask" => answered(request, &task_of_halves()),
+        _ => answered(request, &wrapped),
     });
     let interfaces = "jsonrpc,http+json,websocket,grpc";
     let gateway_of = |fake: &Fake| {
@@ -548,39 +554,42 @@ fn gateway_relays_lone_surrogates_except_over_grpc() {
     let gateway = gateway_of(&fake);
     let user = User::of(&format!("http://{}", gateway.addr()));
     for binding in ["jsonrpc", "http+json", "websocket"] {
-        let said = user.ok(&["send", "hi", "-o", "json", "--transport", binding]);
+        let output = user.ok(&["send", "hi", "-o", "json", "--transport", binding]);
         // The metadata of a task belongs to its agent.
-        assert!(said.out.matches(LONE).count() >= 4, "{said:?}");
+        assert!(output.out.matches(LONE).count() >= 4, "{output:?}");
     }
     // The error names what gRPC cannot carry, in an answer and in a stream.
     for more in [&[][..], &["--stream"]] {
         let words = [&["send", "hi", "--transport", "grpc"], more].concat();
-        let said = user.run(&words);
-        assert_ne!(said.code, Some(0), "{said:?}");
-        assert!(said.err.contains("artifact") && said.err.contains(".name has half"), "{said:?}");
+        let output = user.run(&words);
+        assert_ne!(output.code, Some(0), "{output:?}");
+        assert!(
+            output.err.contains("artifact") && output.err.contains(".name has half"),
+            "{output:?}"
+        );
     }
     // Other answers on the same connections are complete.
     user.ok(&["task", "list", "--transport", "grpc"]);
     // The same holds for a direct message, and for a stream that consists of one.
     let part = format!(r#"{{"messageId":"m","role":"ROLE_AGENT","parts":[{{"text":"{LONE}"}}]}}"#);
-    let said = format!(r#"{{"message":{part}}}"#);
-    let fake = agent(json!({}), move |heard, _| answered(heard, &said));
+    let answer = format!(r#"{{"message":{part}}}"#);
+    let fake = agent(json!({}), move |request, _| answered(request, &answer));
     let gateway = gateway_of(&fake);
     let user = User::of(&format!("http://{}", gateway.addr()));
     for more in [&[][..], &["--stream"]] {
-        let said = user.run(&[&["send", "hi", "--transport", "grpc"], more].concat());
-        assert!(said.err.contains("message.parts[0].text has half"), "{said:?}");
+        let output = user.run(&[&["send", "hi", "--transport", "grpc"], more].concat());
+        assert!(output.err.contains("message.parts[0].text has half"), "{output:?}");
     }
 }
 
 #[test]
 fn card_with_lone_surrogates_is_accepted() {
-    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+    let fake = Fake::start(|request, _, url| match request.method.as_str() {
         "GET" => {
             let card = card(&format!("{url}/rpc"), &json!({ "description": "LONE" }));
             ok("application/json", &card.replace("LONE", LONE))
         }
-        _ => heard.result(&json!({ "task": task("COMPLETED") })),
+        _ => request.result(&json!({ "task": task("COMPLETED") })),
     });
     User::of(&fake.url).ok(&["send", "hi"]);
 }
@@ -588,10 +597,10 @@ fn card_with_lone_surrogates_is_accepted() {
 #[test]
 fn json_output_has_the_1_0_format_for_any_wrapped_answer() {
     let new = task("COMPLETED");
-    let new_said = message("fine");
+    let new_message = message("fine");
     let mut old = json!({ "id": "t-1", "contextId": "c-1", "status": { "state": "completed" } });
     old["kind"] = json!("task");
-    let old_said = json!({
+    let old_message = json!({
         "kind": "message", "messageId": "a-1", "role": "agent",
         "parts": [{ "kind": "text", "text": "fine" }],
     });
@@ -608,25 +617,25 @@ fn json_output_has_the_1_0_format_for_any_wrapped_answer() {
         json!({ "jsonrpc": "2.0", "id": "1", "result": old }),
         json!({ "root": { "result": new } }),
         json!({ "payload": { "task": new } }),
-        new_said.clone(),
-        new_said["message"].clone(),
-        old_said.clone(),
-        json!({ "message": old_said }),
-        json!({ "result": new_said }),
+        new_message.clone(),
+        new_message["message"].clone(),
+        old_message.clone(),
+        json!({ "message": old_message }),
+        json!({ "result": new_message }),
     ];
     for version in ["1.0", "0.3"] {
         for (streams, result) in
             [false, true].into_iter().flat_map(|s| all.iter().map(move |r| (s, r)))
         {
             let answered = result.clone();
-            let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+            let fake = Fake::start(move |request, _, url| match request.rpc() {
                 "" if version == "0.3" => ok("application/json", &old_card(url, "0.3.0", streams)),
                 "" => {
                     let more = json!({ "capabilities": { "streaming": streams } });
                     ok("application/json", &card(url, &more))
                 }
-                "SendStreamingMessage" | "message/stream" => stream(&[event(heard, &answered)]),
-                _ => heard.result(&answered),
+                "SendStreamingMessage" | "message/stream" => stream(&[event(request, &answered)]),
+                _ => request.result(&answered),
             });
             let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", version);
             let is_task = !result.to_string().contains("a-1");
@@ -635,11 +644,13 @@ fn json_output_has_the_1_0_format_for_any_wrapped_answer() {
                 if words[0] == "task" && !is_task {
                     continue;
                 }
-                let said = user.json(words);
+                let output = user.json(words);
                 match words[0] {
-                    "task" => assert_eq!(said, new, "{version} {words:?} {result}"),
-                    _ if is_task => assert_eq!(said, json!({ "task": new }), "{words:?} {result}"),
-                    _ => assert_eq!(said, new_said, "{version} {words:?} {result}"),
+                    "task" => assert_eq!(output, new, "{version} {words:?} {result}"),
+                    _ if is_task => {
+                        assert_eq!(output, json!({ "task": new }), "{words:?} {result}")
+                    }
+                    _ => assert_eq!(output, new_message, "{version} {words:?} {result}"),
                 }
             }
         }

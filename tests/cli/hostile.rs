@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     fake::{Fake, card, ok},
-    run::{PATH, Said, User, files},
+    run::{PATH, RunOutput, User, files},
 };
 
 /// All characters that control a terminal or a log viewer.
@@ -12,17 +12,17 @@ const STEERING: &str = "\u{1b}[31m\u{7f}\u{85}\u{9b}\u{61c}\u{200e}\u{200f}\u{20
                         \u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
 
 /// Panics if the output has an unescaped character of [`STEERING`].
-fn assert_plain(said: &Said) {
+fn assert_plain(output: &RunOutput) {
     let steers = |c: char| c != '\n' && (c.is_control() || STEERING.contains(c) && !c.is_ascii());
-    for text in [&said.out, &said.err] {
+    for text in [&output.out, &output.err] {
         let found: Vec<char> = text.chars().filter(|c| steers(*c)).collect();
-        assert!(found.is_empty(), "{found:?} in {said:?}");
+        assert!(found.is_empty(), "{found:?} in {output:?}");
     }
 }
 
 #[test]
 fn agent_control_characters_are_escaped_in_output() {
-    let fake = Fake::start(|heard, _, url| {
+    let fake = Fake::start(|request, _, url| {
         let text = format!("a{STEERING}b");
         let more = json!({ "name": text, "description": text });
         let part = |kind: &str| json!({ kind: text, "mediaType": text, "filename": text });
@@ -33,12 +33,12 @@ fn agent_control_characters_are_escaped_in_output() {
         let artifact = json!({ "artifactId": text, "name": text, "parts": parts });
         let task = json!({ "id": text, "contextId": text, "status": status,
             "artifacts": [artifact] });
-        match heard.rpc() {
+        match request.rpc() {
             "" => ok("application/json", &card(url, &more)),
-            "SendMessage" => heard.result(&json!({ "task": task })),
+            "SendMessage" => request.result(&json!({ "task": task })),
             _ => {
                 let error = json!({ "code": -32001, "message": text, "data": [{ &text: text }] });
-                let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+                let body = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error });
                 ok("application/json", &body.to_string())
             }
         }
@@ -53,9 +53,12 @@ fn agent_control_characters_are_escaped_in_output() {
             &["task", "get", "t"],
         ] {
             let words: Vec<&str> = words.iter().copied().chain(["-o", format]).collect();
-            let said = user.run(&words);
-            assert!(said.out.contains("2028") || said.err.contains("2028"), "{words:?} {said:?}");
-            assert_plain(&said);
+            let output = user.run(&words);
+            assert!(
+                output.out.contains("2028") || output.err.contains("2028"),
+                "{words:?} {output:?}"
+            );
+            assert_plain(&output);
         }
     }
     assert_plain(&user.ok(&["send", "hi", "--quiet"]));
@@ -68,16 +71,16 @@ fn agent_control_characters_are_escaped_in_output() {
 #[test]
 fn downloaded_file_names_never_begin_with_dash_or_dot() {
     let names = ["-rf", "--", "-", ".-x", "\u{2028}-e", " -\u{202e}.bashrc", ".", "a/-b", "-.env"];
-    let fake = Fake::start(move |heard, _, url| {
+    let fake = Fake::start(move |request, _, url| {
         let part = |name: &&str| json!({ "raw": "eA==", "filename": name });
         let parts: Vec<_> = names.iter().map(part).collect();
         let mut artifacts = vec![json!({ "artifactId": "1", "parts": parts })];
         artifacts.push(json!({ "artifactId": "-2", "parts": [{ "text": "x" }] }));
         artifacts.push(json!({ "artifactId": "3", "name": "-n", "parts": [{ "text": "x" }] }));
         let status = json!({ "state": "TASK_STATE_COMPLETED" });
-        match heard.rpc() {
+        match request.rpc() {
             "" => ok("application/json", &card(url, &json!({}))),
-            _ => heard.result(&json!({ "id": "t", "contextId": "c", "status": status,
+            _ => request.result(&json!({ "id": "t", "contextId": "c", "status": status,
                 "artifacts": artifacts })),
         }
     });
@@ -90,7 +93,7 @@ fn downloaded_file_names_never_begin_with_dash_or_dot() {
 
 /// The peak memory of a run in kilobytes, and its output.
 #[cfg(target_os = "linux")]
-fn peak(user: &User, words: &[&str]) -> (u64, Said) {
+fn peak(user: &User, words: &[&str]) -> (u64, RunOutput) {
     let mut child = user.command(words).spawn().unwrap();
     let path = format!("/proc/{}/status", child.id());
     let mut peak = 0;
@@ -101,7 +104,7 @@ fn peak(user: &User, words: &[&str]) -> (u64, Said) {
         peak = peak.max(now.unwrap_or_default());
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
-    (peak, Said::of(child))
+    (peak, RunOutput::of(child))
 }
 
 #[cfg(target_os = "linux")]
@@ -109,19 +112,19 @@ fn peak(user: &User, words: &[&str]) -> (u64, Said) {
 fn oversized_body_is_rejected_and_buffered_once() {
     /// The memory of a run without the content, and how far content may run ahead of its check.
     const REST_KB: u64 = 40 * 1024;
-    let fake = Fake::start(|heard, number, url| match (heard.rpc(), number) {
+    let fake = Fake::start(|request, number, url| match (request.rpc(), number) {
         ("", _) => ok("application/json", &card(url, &json!({}))),
         _ => {
-            let status = if heard.rpc() == "GetTask" { "500 Oops" } else { "200 OK" };
+            let status = if request.rpc() == "GetTask" { "500 Oops" } else { "200 OK" };
             let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\r\n{{");
             [head.into_bytes(), vec![b' '; 80 << 20]].concat()
         }
     });
     let user = User::of(&fake.url);
     for words in [&["send", "hi"][..], &["task", "get", "t"]] {
-        let (kilobytes, said) = peak(&user, words);
-        assert_eq!(said.code, Some(1), "{words:?}: {}", said.out);
-        assert!(said.err.contains("body_bytes_max"), "{words:?}: {}", said.err);
+        let (kilobytes, output) = peak(&user, words);
+        assert_eq!(output.code, Some(1), "{words:?}: {}", output.out);
+        assert!(output.err.contains("body_bytes_max"), "{words:?}: {}", output.err);
         assert!(kilobytes > 64 * 1024, "it was not seen to the end: {kilobytes}");
         assert!(kilobytes < 64 * 1024 + REST_KB, "{words:?}: {kilobytes} kB of {PATH}");
     }

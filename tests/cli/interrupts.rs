@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     agent::Clerk,
-    run::{Said, User},
+    run::{RunOutput, User},
 };
 
 fn interrupt(child: &Child) {
@@ -30,14 +30,14 @@ fn ctrl_c_leaves_task_running_and_prints_cancel_command() {
         }
         interrupt(&child);
         shown.read_to_string(&mut seen).unwrap();
-        let said = Said::of(child);
-        assert_eq!(said.code, Some(130), "{said:?} {seen}");
-        let told = if format == "json" { &said.out } else { &seen };
+        let output = RunOutput::of(child);
+        assert_eq!(output.code, Some(130), "{output:?} {seen}");
+        let text = if format == "json" { &output.out } else { &seen };
         assert!(
-            told.contains("is still running") && told.contains("peregrine task cancel"),
-            "{told}"
+            text.contains("is still running") && text.contains("peregrine task cancel"),
+            "{text}"
         );
-        let id = told.split("peregrine task cancel ").nth(1).unwrap();
+        let id = text.split("peregrine task cancel ").nth(1).unwrap();
         let id: String = id.chars().take_while(|c| c.is_ascii_hexdigit() || *c == '-').collect();
         let task = user.json(&["task", "get", &id]);
         assert_eq!(task["status"]["state"], "TASK_STATE_WORKING");
@@ -72,8 +72,8 @@ fn lost_agent_error_prints_task_get_command() {
     }
     drop(clerk);
     shown.read_to_string(&mut seen).unwrap();
-    let said = Said::of(child);
-    assert_eq!(said.code, Some(3), "{said:?} {seen}");
-    let hint = format!("peregrine task get --wait {}", said.field("Task"));
-    assert!(seen.contains(&hint) && !said.field("Context").is_empty(), "{said:?} {seen}");
+    let output = RunOutput::of(child);
+    assert_eq!(output.code, Some(3), "{output:?} {seen}");
+    let hint = format!("peregrine task get --wait {}", output.field("Task"));
+    assert!(seen.contains(&hint) && !output.field("Context").is_empty(), "{output:?} {seen}");
 }

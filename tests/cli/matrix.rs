@@ -5,7 +5,7 @@ use std::{process::Command, thread};
 
 use crate::{
     agent::RULES,
-    run::{Said, User},
+    run::{RunOutput, User},
     support::binary::Binary,
 };
 
@@ -16,7 +16,7 @@ const HOOK: &str = "http://127.0.0.1:49999/";
 
 /// The agent and tenant that a user addresses, and how.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Address {
     /// The path after the server's URL.
     path: &'static str,
     /// `--tenant`, if there is one.
@@ -27,40 +27,40 @@ struct Place {
     tenant: Option<&'static str>,
 }
 
-const fn place(
+const fn address(
     path: &'static str,
     flag: Option<&'static str>,
     agent: &'static str,
     tenant: Option<&'static str>,
-) -> Place {
-    Place { path, flag, agent, tenant }
+) -> Address {
+    Address { path, flag, agent, tenant }
 }
 
-const PLACES: [Place; 10] = [
-    place("", None, "clerk", None),
-    place("/agents/bob", None, "bob", None),
-    place("/agents/open", None, "open", None),
-    place("/tenants/acme", None, "clerk", Some("acme")),
-    place("/tenants/bob", None, "bob", None),
-    place("/tenants/open", None, "open", None),
-    place("/agents/bob/tenants/acme", None, "bob", Some("acme")),
-    place("", Some("acme"), "clerk", Some("acme")),
-    place("", Some("bob"), "bob", None),
-    place("/agents/bob", Some("acme"), "bob", Some("acme")),
+const ADDRESSES: [Address; 10] = [
+    address("", None, "clerk", None),
+    address("/agents/bob", None, "bob", None),
+    address("/agents/open", None, "open", None),
+    address("/tenants/acme", None, "clerk", Some("acme")),
+    address("/tenants/bob", None, "bob", None),
+    address("/tenants/open", None, "open", None),
+    address("/agents/bob/tenants/acme", None, "bob", Some("acme")),
+    address("", Some("acme"), "clerk", Some("acme")),
+    address("", Some("bob"), "bob", None),
+    address("/agents/bob", Some("acme"), "bob", Some("acme")),
 ];
 
 /// The result of choosing a transport for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The client uses it.
-    Taken,
+    Used,
     /// The card does not have it, and the client uses another one with a warning.
     PassedOver,
     /// The version has no field for the tenant.
     Refused,
 }
 
-impl Place {
+impl Address {
     fn outcome(self, transport: &str, version: &str) -> Outcome {
         let is_default = self.agent == "clerk";
         match (transport, version) {
@@ -68,7 +68,7 @@ impl Place {
             // One `tenant` names an agent or a space, and 0.3 has none.
             ("grpc", "0.3") if !is_default || self.tenant.is_some() => Outcome::PassedOver,
             ("grpc", _) if !is_default && self.tenant.is_some() => Outcome::PassedOver,
-            _ => Outcome::Taken,
+            _ => Outcome::Used,
         }
     }
 
@@ -121,71 +121,80 @@ impl City {
 struct Traveller<'c> {
     city: &'c City,
     user: User,
-    place: Place,
+    address: Address,
     flags: Vec<String>,
 }
 
 impl Traveller<'_> {
-    fn run(&self, words: &[&str]) -> Said {
-        let agent = format!("{}{}", self.city.url(), self.place.path);
+    fn run(&self, words: &[&str]) -> RunOutput {
+        let agent = format!("{}{}", self.city.url(), self.address.path);
         let flags = self.flags.iter().map(String::as_str);
         let words: Vec<&str> = words.iter().copied().chain(["-a", &agent]).chain(flags).collect();
         self.user.run(&words)
     }
 
     /// A success, without a warning if the transport is used.
-    fn ok(&self, outcome: Outcome, words: &[&str]) -> Said {
-        let said = self.run(words);
-        let context = || format!("{words:?} {:?} {:?}: {said:?}", self.place, self.flags);
-        assert_eq!(said.code, Some(0), "{}", context());
-        let warned = said.err.contains("jsonrpc is used");
+    fn ok(&self, outcome: Outcome, words: &[&str]) -> RunOutput {
+        let output = self.run(words);
+        let context = || format!("{words:?} {:?} {:?}: {output:?}", self.address, self.flags);
+        assert_eq!(output.code, Some(0), "{}", context());
+        let warned = output.err.contains("jsonrpc is used");
         assert_eq!(warned, outcome == Outcome::PassedOver, "{}", context());
-        assert!(warned || !said.err.contains("warning"), "{}", context());
-        said
+        assert!(warned || !output.err.contains("warning"), "{}", context());
+        output
     }
 
     /// Whether a task is at this address, read over JSON-RPC 1.0.
     fn has(&self, is_here: bool, id: &str) -> bool {
-        let reference = self.place.reference(is_here);
+        let reference = self.address.reference(is_here);
         let agent = format!("{}{}", self.city.url(), reference[0]);
         let mut words = vec!["task", "get", "-a", &agent, id];
         words.extend(reference[1..].iter().map(String::as_str));
-        let said = self.user.run(&words);
-        let is_there = said.code == Some(0);
-        assert!(is_there || said.err.contains("TaskNotFoundError"), "{said:?}");
+        let output = self.user.run(&words);
+        let is_there = output.code == Some(0);
+        assert!(is_there || output.err.contains("TaskNotFoundError"), "{output:?}");
         is_there
     }
 
     fn go_round(&self, transport: &str, version: &str) {
-        let outcome = self.place.outcome(transport, version);
+        let outcome = self.address.outcome(transport, version);
         if outcome == Outcome::Refused {
-            let said = self.run(&["send", "large"]);
-            assert_eq!(said.code, Some(2), "{said:?}");
-            let own = format!("-a {}{}/tenants/", self.city.url(), self.place.path);
+            let output = self.run(&["send", "large"]);
+            assert_eq!(output.code, Some(2), "{output:?}");
+            let own = format!("-a {}{}/tenants/", self.city.url(), self.address.path);
             assert!(
-                said.err.contains("cannot name a tenant") && said.err.contains(&own),
-                "{said:?}"
+                output.err.contains("cannot name a tenant") && output.err.contains(&own),
+                "{output:?}"
             );
             return;
         }
-        let said = self.ok(outcome, &["send", "large", "--stream"]);
-        assert!(said.out.contains("one large coffee"), "{said:?}");
+        let output = self.ok(outcome, &["send", "large", "--stream"]);
+        assert!(output.out.contains("one large coffee"), "{output:?}");
         let id = self.ok(outcome, &["send", "never", "--async"]).field("Task").to_owned();
-        assert!(self.has(true, &id) && !self.has(false, &id), "{:?} {:?}", self.place, self.flags);
+        assert!(
+            self.has(true, &id) && !self.has(false, &id),
+            "{:?} {:?}",
+            self.address,
+            self.flags
+        );
         self.ok(outcome, &["task", "get", &id]);
         if version == "1.0" || transport == "http+json" {
             let list = self.ok(outcome, &["task", "list"]).out;
             assert!(list.contains(&id), "{list}");
         }
-        if self.place.agent == "open" {
+        if self.address.agent == "open" {
             // Webhooks need an authenticated caller, and the card lists the schemes.
             let words = ["task", "push-config", "create", &id, "--url", HOOK];
-            let said = self.run(&words);
-            assert!(said.err.contains("only authenticated callers"), "{:?} {said:?}", self.flags);
+            let output = self.run(&words);
+            assert!(
+                output.err.contains("only authenticated callers"),
+                "{:?} {output:?}",
+                self.flags
+            );
             // An error of 0.3 on a WebSocket has neither a status nor a name.
             let is_named = (transport, version) != ("websocket", "0.3");
-            let is_hinted = said.err.contains("A2ACLI_API_KEY");
-            assert!(is_hinted || !is_named, "{:?} {said:?}", self.flags);
+            let is_hinted = output.err.contains("A2ACLI_API_KEY");
+            assert!(is_hinted || !is_named, "{:?} {output:?}", self.flags);
             return;
         }
         const PUSH: [&str; 2] = ["task", "push-config"];
@@ -193,8 +202,8 @@ impl Traveller<'_> {
         push(&["create", &id, "--url", HOOK, "--id", "p-1"]);
         assert!(push(&["list", &id]).contains("p-1") && push(&["get", &id, "p-1"]).contains(HOOK));
         push(&["delete", &id, "p-1"]);
-        let said = self.ok(outcome, &["task", "cancel", &id]);
-        assert_eq!(said.field("State"), "CANCELED");
+        let output = self.ok(outcome, &["task", "cancel", &id]);
+        assert_eq!(output.field("State"), "CANCELED");
     }
 }
 
@@ -206,16 +215,16 @@ fn transports_and_versions_handle_agent_and_tenant_addresses() {
             let city = &city;
             scope.spawn(move || {
                 for (at, version) in VERSIONS.into_iter().enumerate() {
-                    for (number, place) in PLACES.into_iter().enumerate() {
-                        let user = match (place.agent, (at + number) % 2) {
+                    for (number, address) in ADDRESSES.into_iter().enumerate() {
+                        let user = match (address.agent, (at + number) % 2) {
                             ("open", _) => User::new(),
                             (_, 0) => User::new().with("A2ACLI_API_KEY", "key-0123456789abcdef"),
                             _ => User::new().with("A2ACLI_BEARER", "token-0123456789abcdef"),
                         };
                         let mut flags = vec![format!("--transport={transport}")];
                         flags.push(format!("--a2a-version={version}"));
-                        flags.extend(place.flag.map(|name| format!("--tenant={name}")));
-                        Traveller { city, user, place, flags }.go_round(transport, version);
+                        flags.extend(address.flag.map(|name| format!("--tenant={name}")));
+                        Traveller { city, user, address, flags }.go_round(transport, version);
                     }
                 }
             });
@@ -228,7 +237,7 @@ fn failed_commands_print_a_remedy() {
     let city = City::start();
     let url = city.url();
     let key = || User::new().with("A2ACLI_API_KEY", "key-0123456789abcdef");
-    for (user, words, said) in [
+    for (user, words, expected) in [
         (
             User::new(),
             &["send", "x", "-a", ""][..],
@@ -254,7 +263,7 @@ fn failed_commands_print_a_remedy() {
         };
         let words: Vec<String> = words.iter().map(agent).collect();
         let refused = user.run(&words);
-        assert!(refused.code != Some(0) && refused.err.contains(said), "{words:?} {refused:?}");
+        assert!(refused.code != Some(0) && refused.err.contains(expected), "{words:?} {refused:?}");
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
 
 /// Answers with the card, and every other request with this HTTP status and body.
 fn refusing(line: &'static str, body: &'static str) -> Fake {
-    Fake::start(move |heard, _, url| match heard.target.as_str() {
+    Fake::start(move |request, _, url| match request.target.as_str() {
         "/.well-known/agent-card.json" => {
             let interface = |binding: &str| json!({ "url": url, "protocolBinding": binding, "protocolVersion": "1.0" });
             let both: Vec<Value> = ["JSONRPC", "HTTP+JSON"].map(interface).into();
@@ -76,7 +76,7 @@ fn tenant_403_hint_suggests_another_tenant() {
 fn lost_connection_hints_debug_only_for_sends_with_task_id() {
     for streams in [true, false] {
         for binding in ["JSONRPC", "HTTP+JSON"] {
-            let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
+            let fake = Fake::start(move |request, _, url| match request.target.as_str() {
                 "/.well-known/agent-card.json" => {
                     let interface =
                         json!({ "url": url, "protocolBinding": binding, "protocolVersion": "1.0" });
@@ -101,7 +101,7 @@ fn lost_connection_hints_debug_only_for_sends_with_task_id() {
 
 /// An agent of 0.1 that answers with an error of this code.
 fn old(code: i64) -> Fake {
-    Fake::start(move |heard, _, url| match heard.rpc() {
+    Fake::start(move |request, _, url| match request.rpc() {
         "" => {
             let card = json!({
                 "name": "old", "description": "", "version": "1", "url": url, "capabilities": {},
@@ -112,7 +112,7 @@ fn old(code: i64) -> Fake {
         }
         _ => {
             let error = json!({ "code": code, "message": "no" });
-            let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+            let body = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error });
             ok("application/json", &body.to_string())
         }
     })
@@ -143,7 +143,7 @@ fn malformed_http_response_gives_a_named_error() {
             "InvalidAgentResponseError",
         ),
     ] {
-        let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+        let fake = Fake::start(move |request, _, url| match request.rpc() {
             "" => ok("application/json", &card(url, &json!({}))),
             _ => head.as_bytes().to_vec(),
         });

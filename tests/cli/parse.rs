@@ -83,12 +83,18 @@ fn cards_of_each_version_are_read() {
         for (version, payload) in [("1.0", card("1.0")), ("0.3", v03.clone()), ("0.1", v01.clone())]
         {
             let words = format!("{words} {version}");
-            let said = reader.read(&words, &payload.to_string());
-            let interface = &said["supportedInterfaces"][0];
-            assert_eq!((&said["name"], &interface["url"]), (&json!("a"), &json!("https://h/a")));
+            let card_read = reader.read(&words, &payload.to_string());
+            let interface = &card_read["supportedInterfaces"][0];
+            assert_eq!(
+                (&card_read["name"], &interface["url"]),
+                (&json!("a"), &json!("https://h/a"))
+            );
             let is_same = interface["protocolVersion"].as_str().unwrap().starts_with(version);
-            assert!(is_same || version == "0.1", "{said}");
-            assert!(said.get("protocolVersion").is_none() && said.get("url").is_none(), "{said}");
+            assert!(is_same || version == "0.1", "{card_read}");
+            assert!(
+                card_read.get("protocolVersion").is_none() && card_read.get("url").is_none(),
+                "{card_read}"
+            );
         }
         reader.fails(words, r#"{"name":"x"}"#, "CardError", "url");
         reader.fails(&format!("{words} 0.3"), r#"{"url":"https://h"}"#, "CardError", "name");
@@ -128,8 +134,8 @@ fn events_of_each_version_are_read() {
     reader.is("event 1.0", &v1, &v1);
     reader.is("event 0.3", &v03, &v1);
     let v01 = json!({ "id": "t", "status": { "state": "working" }, "final": false });
-    let said = reader.read("event 0.1", &v01.to_string());
-    assert_eq!(said["statusUpdate"]["status"]["state"], "TASK_STATE_WORKING", "{said}");
+    let event_read = reader.read("event 0.1", &v01.to_string());
+    assert_eq!(event_read["statusUpdate"]["status"]["state"], "TASK_STATE_WORKING", "{event_read}");
     reader.fails("event 1.0", "{}", "ReadError", "");
     reader.fails("event 0.3", r#"{"kind":"tea"}"#, "ReadError", "");
     reader.fails("event 0.1", r#"{"id":"t","status":7}"#, "ReadError", "status");
@@ -144,10 +150,10 @@ fn faults_of_each_version_are_read() {
         ("0.1", -32009, "InvalidTaskStateError"),
     ] {
         let payload = json!({ "code": code, "message": "no" });
-        let said = reader.read(&format!("fault {version}"), &payload.to_string());
-        assert_eq!(said["fault"]["name"], name, "{said}");
+        let fault_read = reader.read(&format!("fault {version}"), &payload.to_string());
+        assert_eq!(fault_read["fault"]["name"], name, "{fault_read}");
         assert_eq!(
-            (&said["fault"]["code"], &said["fault"]["message"]),
+            (&fault_read["fault"]["code"], &fault_read["fault"]["message"]),
             (&json!(code), &json!("no"))
         );
         let words = format!("fault {version}");
@@ -200,9 +206,9 @@ fn conformance_client_response_steps_return_parsed_payload() {
                 "mediaType": "text/plain"}));
         }
         for part in forms {
-            let mut said = task.clone();
-            said["artifacts"][0]["parts"] = json!([part]);
-            let read = acts(&reader, "get_task", &rpc(said));
+            let mut with_file = task.clone();
+            with_file["artifacts"][0]["parts"] = json!([part]);
+            let read = acts(&reader, "get_task", &rpc(with_file));
             assert_eq!(read["artifacts"][0]["parts"], json!([flat(member, content)]), "{part}");
         }
     }

@@ -88,14 +88,14 @@ fn terminal_shows_progress_and_ctrl_c_leaves_task_running() {
     assert_eq!(code, Some(130), "{shown}");
     let progress = shown.lines().find_map(|line| line.strip_prefix("task ")).unwrap();
     let id = progress.split(' ').next().unwrap();
-    let said = |label| field(&shown, label).unwrap_or_else(|| panic!("no {label} in {shown}"));
+    let value_of = |label| field(&shown, label).unwrap_or_else(|| panic!("no {label} in {shown}"));
     // After the ^C that the terminal echoes.
     assert!(
         shown.contains(&format!("Error: interrupted; task {id} is still running\n")),
         "{shown}"
     );
-    assert_eq!(said("Code"), "PEREGRINE_ERR_INTERRUPTED");
-    assert_eq!(said("Hint"), format!("peregrine task cancel {id}"));
+    assert_eq!(value_of("Code"), "PEREGRINE_ERR_INTERRUPTED");
+    assert_eq!(value_of("Hint"), format!("peregrine task cancel {id}"));
     let out = fs::read_to_string(user.path("work/out.txt")).unwrap();
     assert_eq!((field(&out, "Task"), field(&out, "State")), (Some(id), Some("WORKING")), "{out}");
     assert_eq!(user.json(&["task", "get", id])["status"]["state"], "TASK_STATE_WORKING");

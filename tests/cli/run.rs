@@ -22,7 +22,7 @@ pub struct User {
 
 /// The output of a run.
 #[derive(Debug)]
-pub struct Said {
+pub struct RunOutput {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
@@ -83,22 +83,22 @@ impl User {
     }
 
     /// Runs it to its end.
-    pub fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> Said {
-        Said::of(self.command(words).spawn().unwrap())
+    pub fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> RunOutput {
+        RunOutput::of(self.command(words).spawn().unwrap())
     }
 
     /// Runs it with this standard input.
-    pub fn run_with(&self, words: &[&str], input: &str) -> Said {
+    pub fn run_with(&self, words: &[&str], input: &str) -> RunOutput {
         let mut child = self.command(words).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        Said::of(child)
+        RunOutput::of(child)
     }
 
     /// Runs it, expects success, and returns its output.
-    pub fn ok(&self, words: &[&str]) -> Said {
-        let said = self.run(words);
-        assert_eq!(said.code, Some(0), "{words:?}: {said:?}");
-        said
+    pub fn ok(&self, words: &[&str]) -> RunOutput {
+        let output = self.run(words);
+        assert_eq!(output.code, Some(0), "{words:?}: {output:?}");
+        output
     }
 
     /// The only document of a run with `-o json`.
@@ -110,10 +110,10 @@ impl User {
     /// Runs it with `-o json`, expects this code and exit code, and returns the error object.
     pub fn failure(&self, words: &[&str], code: &str, exit: i32) -> Value {
         let words: Vec<&str> = words.iter().copied().chain(["-o", "json"]).collect();
-        let said = self.run(&words);
-        assert_eq!(said.code, Some(exit), "{words:?}: {said:?}");
-        let error = said.document()["error"].clone();
-        assert_eq!(error["code"], code, "{words:?}: {said:?}");
+        let output = self.run(&words);
+        assert_eq!(output.code, Some(exit), "{words:?}: {output:?}");
+        let error = output.document()["error"].clone();
+        assert_eq!(error["code"], code, "{words:?}: {output:?}");
         let keys: Vec<&str> = error.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, ["a2aCode", "code", "hint", "message"]);
         error
@@ -126,11 +126,11 @@ impl Drop for User {
     }
 }
 
-impl Said {
-    pub fn of(child: Child) -> Said {
+impl RunOutput {
+    pub fn of(child: Child) -> RunOutput {
         let output = child.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        RunOutput { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
     /// The only document of its output.

@@ -88,13 +88,13 @@ fn json_output_of_0_3_agents_uses_1_0_types() {
 #[test]
 fn push_config_json_output_matches_a2a_types() {
     let config = json!({ "taskId": "t-1", "id": "c-1", "url": "https://h.example/hook" });
-    let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+    let fake = Fake::start(move |request, _, url| match request.rpc() {
         "" => {
             let pushes = json!({ "capabilities": { "pushNotifications": true } });
             ok("application/json", &card(url, &pushes))
         }
-        "ListTaskPushNotificationConfigs" => heard.result(&json!({ "configs": [config] })),
-        _ => heard.result(&config),
+        "ListTaskPushNotificationConfigs" => request.result(&json!({ "configs": [config] })),
+        _ => request.result(&config),
     });
     let user = User::of(&fake.url);
     let create = ["task", "push-config", "create", "t-1", "--url", "https://h.example/hook"];

@@ -10,13 +10,13 @@ use crate::{
 #[test]
 fn send_prints_result_for_every_form_of_agent_reference() {
     let (_server, url) = echo(&[]);
-    let said = User::new().ok(&["send", &url, "hello"]);
-    assert!(said.err.is_empty(), "{said:?}");
-    assert_floor(&said.out);
-    assert_eq!(said.field("State"), "COMPLETED");
-    assert_eq!(said.field("Artifact"), "echo");
-    assert_eq!(said.block("Text"), "hello");
-    assert!(!said.field("Task").is_empty() && !said.field("Context").is_empty());
+    let output = User::new().ok(&["send", &url, "hello"]);
+    assert!(output.err.is_empty(), "{output:?}");
+    assert_floor(&output.out);
+    assert_eq!(output.field("State"), "COMPLETED");
+    assert_eq!(output.field("Artifact"), "echo");
+    assert_eq!(output.block("Text"), "hello");
+    assert!(!output.field("Task").is_empty() && !output.field("Context").is_empty());
     // The other ways to name the agent.
     let bare = url.strip_prefix("http://").unwrap();
     assert_eq!(User::new().ok(&["send", "-a", bare, "hello"]).block("Text"), "hello");
@@ -40,8 +40,8 @@ fn send_reads_stdin_and_quiet_prints_only_the_text() {
         &["send", "-a", &url, "-q"],
         &["send", "-q", "--stream", "-a", &url],
     ] {
-        let said = user.run_with(words, "two\nlines\n");
-        assert_eq!((said.code, said.out.as_str()), (Some(0), "two\nlines\n"), "{said:?}");
+        let output = user.run_with(words, "two\nlines\n");
+        assert_eq!((output.code, output.out.as_str()), (Some(0), "two\nlines\n"), "{output:?}");
     }
     // A message, and the options that follow it.
     assert_eq!(user.ok(&["send", &url, "ping", "-q"]).out, "pong\n");
@@ -50,9 +50,9 @@ fn send_reads_stdin_and_quiet_prints_only_the_text() {
     // With part flags the standard input is not read, and JSON takes precedence over -q.
     assert_eq!(user.run_with(&["send", &url, "--text", "a", "-q"], "b").out, "a\n");
     assert!(user.json(&["send", &url, "hello", "-q"])["task"].is_object());
-    let said = user.run_with(&["send", &url], "");
-    assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("the standard input is empty"), "{said:?}");
+    let output = user.run_with(&["send", &url], "");
+    assert_eq!(output.code, Some(2));
+    assert!(output.err.contains("the standard input is empty"), "{output:?}");
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn send_json_is_one_document_with_task_or_message() {
     let message = user.json(&["send", "ping"]);
     assert_eq!(message["message"]["parts"][0]["text"], "pong");
     assert_eq!(message.as_object().unwrap().len(), 1);
-    let said = user.ok(&["send", "ping"]);
-    assert_floor(&said.out);
-    assert_eq!(said.block("Text"), "pong");
+    let output = user.ok(&["send", "ping"]);
+    assert_floor(&output.out);
+    assert_eq!(output.block("Text"), "pong");
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn send_polls_agent_without_streaming_until_task_ends() {
     let clerk = Clerk::start("polled", &["--no-streaming"]);
     let user = User::of(&clerk.url());
     for words in [&["send", "slow"][..], &["send", "slow", "--stream"]] {
-        let said = user.ok(words);
-        assert_floor(&said.out);
-        assert_eq!(said.block("Text"), "at last");
+        let output = user.ok(words);
+        assert_floor(&output.out);
+        assert_eq!(output.block("Text"), "at last");
     }
     let task = user.json(&["send", "slow"])["task"].clone();
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
@@ -92,10 +92,10 @@ fn async_send_prints_ids_without_waiting() {
     let user = User::of(&clerk.url());
     let task = user.json(&["send", "never", "--async"])["task"].clone();
     assert!(task["id"].is_string() && task["contextId"].is_string(), "{task}");
-    let said = user.ok(&["send", "never", "--no-wait"]);
-    assert_floor(&said.out);
-    let next = format!("peregrine task get --wait {}", said.field("Task"));
-    assert_eq!(said.field("Next"), next);
+    let output = user.ok(&["send", "never", "--no-wait"]);
+    assert_floor(&output.out);
+    let next = format!("peregrine task get --wait {}", output.field("Task"));
+    assert_eq!(output.field("Next"), next);
     // A flag overrides the environment.
     let user = User::of(&clerk.url()).with("A2ACLI_ASYNC", "true");
     assert!(user.ok(&["send", "slow"]).field("State") != "COMPLETED");
@@ -113,14 +113,14 @@ fn failed_or_paused_task_exits_zero_with_a_warning() {
         ("ask", "INPUT_REQUIRED", "waits for your answer"),
         ("authorize", "AUTH_REQUIRED", "waits for an authorization"),
     ] {
-        let said = user.ok(&["send", "-a", &url, text]);
-        assert_floor(&said.out);
-        assert_eq!(said.field("State"), state);
-        assert!(said.err.contains(warned), "{said:?}");
-        let next = field(&said.out, "Next");
-        let resume = format!("peregrine send -a {url} --task-id {}", said.field("Task"));
+        let output = user.ok(&["send", "-a", &url, text]);
+        assert_floor(&output.out);
+        assert_eq!(output.field("State"), state);
+        assert!(output.err.contains(warned), "{output:?}");
+        let next = field(&output.out, "Next");
+        let resume = format!("peregrine send -a {url} --task-id {}", output.field("Task"));
         let is_paused = state.ends_with("REQUIRED");
-        assert_eq!(next.is_some_and(|next| next.starts_with(&resume)), is_paused, "{said:?}");
+        assert_eq!(next.is_some_and(|next| next.starts_with(&resume)), is_paused, "{output:?}");
         let json = user.ok(&["send", "-a", &url, text, "-o", "json"]);
         let state = format!("TASK_STATE_{state}");
         assert_eq!(json.document()["task"]["status"]["state"], state);
@@ -133,17 +133,17 @@ fn failed_or_paused_task_exits_zero_with_a_warning() {
 fn the_printed_command_resumes_the_task() {
     let clerk = Clerk::start("resume", &[]);
     let user = User::new();
-    let asked = user.ok(&["send", &clerk.url(), "ask"]);
-    let next = asked.field("Next").replace("<reply>", "large");
+    let paused = user.ok(&["send", &clerk.url(), "ask"]);
+    let next = paused.field("Next").replace("<reply>", "large");
     let words: Vec<&str> = next.strip_prefix("peregrine ").unwrap().split(' ').collect();
     let words: Vec<&str> = words.iter().map(|word| word.trim_matches('"')).collect();
     let done = user.ok(&words);
     assert_eq!(done.block("Text"), "one large coffee");
-    assert_eq!(done.field("Task"), asked.field("Task"));
+    assert_eq!(done.field("Task"), paused.field("Task"));
     // With the right context as well, and with a wrong one.
-    let asked = user.ok(&["send", &clerk.url(), "ask"]);
+    let paused = user.ok(&["send", &clerk.url(), "ask"]);
     let user = User::of(&clerk.url());
-    let (task, context) = (asked.field("Task"), asked.field("Context"));
+    let (task, context) = (paused.field("Task"), paused.field("Context"));
     let words = ["send", "large", "--task-id", task, "--context-id"];
     let wrong: Vec<&str> = words.into_iter().chain(["not-its-context"]).collect();
     let before = user.json(&["task", "list"])["totalSize"].clone();
@@ -187,10 +187,10 @@ fn only_the_card_cache_persists_between_calls() {
     // A card is not session state, and is cached unless the user disables it.
     assert_eq!(files(&user.path("home/.config/a2a-cli")), ["cards"]);
     for name in files(&user.path("home/.config/a2a-cli/cards")) {
-        let kept = user.path("home/.config/a2a-cli/cards").join(name);
-        let kept = std::fs::read_to_string(kept).unwrap();
-        assert!(!kept.contains(first["id"].as_str().unwrap()), "{kept}");
-        assert!(!kept.contains(first["contextId"].as_str().unwrap()), "{kept}");
+        let cached = user.path("home/.config/a2a-cli/cards").join(name);
+        let cached = std::fs::read_to_string(cached).unwrap();
+        assert!(!cached.contains(first["id"].as_str().unwrap()), "{cached}");
+        assert!(!cached.contains(first["contextId"].as_str().unwrap()), "{cached}");
     }
     let other = User::of(&url);
     other.ok(&["send", "one", "--card-cache=false"]);
@@ -236,8 +236,8 @@ fn parts_are_sent_in_flag_order_with_media_types() {
         "--metadata",
         "{\"k\":1}",
     ];
-    let said = user.run_with(&words, "[1]");
-    let task = said.document()["task"].clone();
+    let output = user.run_with(&words, "[1]");
+    let task = output.document()["task"].clone();
     let parts = task["artifacts"][0]["parts"].as_array().unwrap();
     assert_eq!(parts.len(), 6, "{task}");
     assert_eq!(parts[0]["text"], "first");
@@ -248,7 +248,7 @@ fn parts_are_sent_in_flag_order_with_media_types() {
     assert_eq!(parts[3]["text"], "second");
     assert_eq!(parts[4]["url"], "https://h.example/b.png");
     assert_eq!(parts[4]["mediaType"], "image/png");
-    assert!(said.out.contains("2.50"), "{said:?}");
+    assert!(output.out.contains("2.50"), "{output:?}");
 }
 
 #[test]
@@ -257,14 +257,14 @@ fn every_part_of_an_artifact_is_rendered() {
     for extra in [&[][..], &["--verbose"]] {
         let mut words = vec!["send", "files"];
         words.extend(extra);
-        let said = User::of(&clerk.url()).ok(&words);
-        assert_floor(&said.out);
-        assert_eq!(said.field("Artifact name"), "the bundle");
-        assert!(said.out.contains("Text:\nfirst line\n \nthird line\n\n"), "{said:?}");
-        assert!(said.block("Data").contains("\"n\": 1"));
-        assert_eq!(said.field("File"), "../../hello.txt");
-        assert_eq!((said.field("Media type"), said.field("Size")), ("text/plain", "5 bytes"));
-        assert_eq!(said.field("URL"), "https://files.example/big.bin");
+        let output = User::of(&clerk.url()).ok(&words);
+        assert_floor(&output.out);
+        assert_eq!(output.field("Artifact name"), "the bundle");
+        assert!(output.out.contains("Text:\nfirst line\n \nthird line\n\n"), "{output:?}");
+        assert!(output.block("Data").contains("\"n\": 1"));
+        assert_eq!(output.field("File"), "../../hello.txt");
+        assert_eq!((output.field("Media type"), output.field("Size")), ("text/plain", "5 bytes"));
+        assert_eq!(output.field("URL"), "https://files.example/big.bin");
     }
 }
 
@@ -316,8 +316,8 @@ fn send_works_with_each_dialect_flag() {
         let agent = format!("{url}/m/{name}");
         let version = if ["a2a_rust", "fasta2a"].contains(&name) { "1.0" } else { "0.3" };
         let words = ["send", &agent, "hello", "--dialect", name, "--a2a-version", version];
-        let said = User::new().ok(&words);
-        assert_eq!((said.field("State"), said.block("Text")), ("COMPLETED", "hello"), "{name}");
+        let output = User::new().ok(&words);
+        assert_eq!((output.field("State"), output.block("Text")), ("COMPLETED", "hello"), "{name}");
     }
     // A message that the dialect cannot express is not sent.
     let words = ["task", "get", &format!("{url}/m/langsmith"), "t-1", "--dialect", "langsmith"];
@@ -332,8 +332,8 @@ fn versions_below_1_0_are_used_only_when_configured() {
     let error = user.failure(&["send", "hello"], "VersionNotSupportedError", 1);
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("--a2a-version 0.3") && !message.contains("Client"), "{error}");
-    let said = user.ok(&["send", "hello", "--a2a-version", "0.3"]);
-    assert_eq!(said.block("Text"), "hello");
+    let output = user.ok(&["send", "hello", "--a2a-version", "0.3"]);
+    assert_eq!(output.block("Text"), "hello");
     let user = User::of(&url);
     user.failure(&["send", "hello", "--a2a-version", "1.0"], "VersionNotSupportedError", 1);
     let user = User::of(&url).with("A2ACLI_A2A_VERSION", "0.3");
@@ -368,10 +368,13 @@ fn debug_shows_the_wire_without_secrets() {
     let user = User::of(&url).with("A2ACLI_BEARER", "hidden-1").with("A2ACLI_API_KEY", "hidden-2");
     let words =
         ["send", "hello", "--debug", "--verbose", "--svc-param", "x-trace:hidden-3", "-o", "json"];
-    let said = user.ok(&words);
-    said.document();
-    assert!(said.err.contains("> POST http://") && said.err.contains("< 200"), "{said:?}");
-    assert!(said.err.contains("A2A-Version: 1.0") && said.err.contains("x-trace: ***"), "{said:?}");
-    assert!(said.err.contains("\"text\":\"hello\""), "{said:?}");
-    assert!(!said.err.contains("hidden") && !said.out.contains("hidden"), "{said:?}");
+    let output = user.ok(&words);
+    output.document();
+    assert!(output.err.contains("> POST http://") && output.err.contains("< 200"), "{output:?}");
+    assert!(
+        output.err.contains("A2A-Version: 1.0") && output.err.contains("x-trace: ***"),
+        "{output:?}"
+    );
+    assert!(output.err.contains("\"text\":\"hello\""), "{output:?}");
+    assert!(!output.err.contains("hidden") && !output.out.contains("hidden"), "{output:?}");
 }

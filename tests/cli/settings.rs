@@ -9,13 +9,13 @@ fn config_show_names_the_source_of_each_value() {
     let user = User::new().with("A2ACLI_TIMEOUT", "30s");
     user.write("home/.config/a2a-cli/.env", "A2ACLI_VERBOSE=true\nA2ACLI_TRANSPORT=grpc\n");
     let local = user.write("work/.env", "# mine\nexport A2ACLI_TRANSPORT=rest,grpc\nOTHER=x\n");
-    let said = user.ok(&["config", "show", "-a", "localhost"]);
-    assert!(said.err.is_empty(), "{said:?}");
-    assert_eq!(said.field("agent-card"), "localhost (flag --agent-card)");
-    assert_eq!(said.field("timeout"), "30s (environment A2ACLI_TIMEOUT)");
-    assert_eq!(said.field("transport"), format!("rest, grpc ({})", local.display()));
-    assert!(said.field("verbose").starts_with("true (") && said.out.contains("a2a-cli/.env)"));
-    assert_eq!(said.field("output"), "text (built-in)");
+    let output = user.ok(&["config", "show", "-a", "localhost"]);
+    assert!(output.err.is_empty(), "{output:?}");
+    assert_eq!(output.field("agent-card"), "localhost (flag --agent-card)");
+    assert_eq!(output.field("timeout"), "30s (environment A2ACLI_TIMEOUT)");
+    assert_eq!(output.field("transport"), format!("rest, grpc ({})", local.display()));
+    assert!(output.field("verbose").starts_with("true (") && output.out.contains("a2a-cli/.env)"));
+    assert_eq!(output.field("output"), "text (built-in)");
     // An explicit file replaces only the local one.
     let other = user.write("other.env", "A2ACLI_TRANSPORT=websocket\n");
     let shown = user.json(&["config", "show", "--config", other.to_str().unwrap()]);
@@ -34,12 +34,12 @@ fn config_show_lists_stored_tokens_and_cached_cards() {
     let tokens = user.write(file, "{\"https://a.example\":{\"access_token\":\"hidden\"}}");
     fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
     user.ok(&["send", "hello"]);
-    let said = user.ok(&["config", "show"]);
-    let place = tokens.display().to_string();
-    assert_eq!(said.field("kept-tokens"), format!("https://a.example ({place})"));
+    let output = user.ok(&["config", "show"]);
+    let path = tokens.display().to_string();
+    assert_eq!(output.field("kept-tokens"), format!("https://a.example ({path})"));
     let card = format!("{url}/.well-known/agent-card.json (");
-    assert!(said.field("kept-cards").starts_with(&card), "{said:?}");
-    assert!(!said.out.contains("hidden"), "{said:?}");
+    assert!(output.field("kept-cards").starts_with(&card), "{output:?}");
+    assert!(!output.out.contains("hidden"), "{output:?}");
 }
 
 #[test]
@@ -66,10 +66,10 @@ fn config_show_masks_secrets_and_warns_of_file_mode() {
     let user = User::new().with("A2ACLI_API_KEY", "hidden-1");
     let file = user.write("work/.env", "A2ACLI_BEARER=hidden-2\n");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let said = user.ok(&["config", "show", "--svc-param", "x-key:hidden-3"]);
-    assert!(!said.out.contains("hidden") && !said.err.contains("hidden"), "{said:?}");
-    assert!(said.err.contains("chmod 600"), "{said:?}");
-    assert_eq!(said.field("svc-param"), "x-key:*** (flag --svc-param)");
+    let output = user.ok(&["config", "show", "--svc-param", "x-key:hidden-3"]);
+    assert!(!output.out.contains("hidden") && !output.err.contains("hidden"), "{output:?}");
+    assert!(output.err.contains("chmod 600"), "{output:?}");
+    assert_eq!(output.field("svc-param"), "x-key:*** (flag --svc-param)");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     assert!(user.ok(&["config", "show"]).err.is_empty());
 }

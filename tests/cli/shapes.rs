@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::{
-    fake::{Fake, Heard, ok, status},
+    fake::{Fake, ReceivedRequest, ok, status},
     foreign::{agent, event, old_card, status_update, stream, streaming, task},
     run::User,
 };
 
-fn refused(heard: &Heard, code: i64) -> Vec<u8> {
+fn refused(request: &ReceivedRequest, code: i64) -> Vec<u8> {
     let error = json!({ "code": code, "message": "no" });
-    let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+    let body = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error });
     ok("application/json", &body.to_string())
 }
 
@@ -24,19 +24,22 @@ fn chunk(text: &str, append: bool) -> Value {
 #[test]
 fn task_is_assembled_from_stream_if_get_task_fails() {
     for code in [-32601, -32001] {
-        let fake = agent(streaming(), move |heard, _| match heard.rpc() {
+        let fake = agent(streaming(), move |request, _| match request.rpc() {
             "SendStreamingMessage" => stream(&[
-                event(heard, &json!({ "task": task("WORKING") })),
-                event(heard, &chunk("fi", false)),
-                event(heard, &chunk("ne", true)),
-                event(heard, &status_update("COMPLETED")),
+                event(request, &json!({ "task": task("WORKING") })),
+                event(request, &chunk("fi", false)),
+                event(request, &chunk("ne", true)),
+                event(request, &status_update("COMPLETED")),
             ]),
-            _ => refused(heard, code),
+            _ => refused(request, code),
         });
         let user = User::of(&fake.url);
-        let said = user.ok(&["send", "hi"]);
-        assert!(said.out.contains("State: COMPLETED\n") && said.out.contains("fine"), "{said:?}");
-        assert!(said.err.contains("the task cannot be read"), "{said:?}");
+        let output = user.ok(&["send", "hi"]);
+        assert!(
+            output.out.contains("State: COMPLETED\n") && output.out.contains("fine"),
+            "{output:?}"
+        );
+        assert!(output.err.contains("the task cannot be read"), "{output:?}");
         assert_eq!(user.ok(&["send", "-q", "hi"]).out, "fine\n");
         let parts = &user.json(&["send", "hi"])["task"]["artifacts"][0]["parts"];
         assert_eq!(*parts, json!([{ "text": "fi" }, { "text": "ne" }]));
@@ -45,9 +48,9 @@ fn task_is_assembled_from_stream_if_get_task_fails() {
 
 #[test]
 fn unfinished_stream_with_failing_get_task_is_an_error() {
-    let fake = agent(streaming(), |heard, _| match heard.rpc() {
-        "SendStreamingMessage" => stream(&[event(heard, &json!({ "task": task("WORKING") }))]),
-        _ => refused(heard, -32601),
+    let fake = agent(streaming(), |request, _| match request.rpc() {
+        "SendStreamingMessage" => stream(&[event(request, &json!({ "task": task("WORKING") }))]),
+        _ => refused(request, -32601),
     });
     let error = User::of(&fake.url).failure(&["send", "hi"], "MethodNotFoundError", 1);
     assert!(error["hint"].as_str().unwrap().contains("t-1"), "{error}");
@@ -60,25 +63,25 @@ fn chat_falls_back_when_streaming_is_refused_or_fails() {
         "artifacts": [{ "artifactId": "a", "parts": [{ "text": "fine" }] }],
     });
     let answer = done.clone();
-    let without = agent(streaming(), move |heard, _| match heard.rpc() {
+    let without = agent(streaming(), move |request, _| match request.rpc() {
         "SendStreamingMessage" => status("404 Not Found", "text/plain", "no such page"),
-        _ => heard.result(&json!({ "task": answer })),
+        _ => request.result(&json!({ "task": answer })),
     });
-    let failing = agent(streaming(), move |heard, _| match heard.rpc() {
+    let failing = agent(streaming(), move |request, _| match request.rpc() {
         "SendStreamingMessage" => {
             let error = json!({ "code": -32603, "message": "restarted" });
-            let last = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+            let last = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error });
             stream(&[
-                event(heard, &json!({ "task": task("WORKING") })),
+                event(request, &json!({ "task": task("WORKING") })),
                 format!("data: {last}\n\n"),
             ])
         }
-        _ => heard.result(&done),
+        _ => request.result(&done),
     });
     for fake in [without, failing] {
-        let said = User::of(&fake.url).run_with(&["chat"], "one\ntwo\n");
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert_eq!(said.out.matches("fine\n").count(), 2, "{said:?}");
+        let output = User::of(&fake.url).run_with(&["chat"], "one\ntwo\n");
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert_eq!(output.out.matches("fine\n").count(), 2, "{output:?}");
     }
 }
 
@@ -100,9 +103,9 @@ fn json_output_normalizes_legacy_and_snake_case_shapes() {
         (json!({ "task": snake }), snake.clone()),
         (snake, old),
     ] {
-        let fake = agent(json!({}), move |heard, _| match heard.rpc() {
-            "SendMessage" => heard.result(&sent),
-            _ => heard.result(&got),
+        let fake = agent(json!({}), move |request, _| match request.rpc() {
+            "SendMessage" => request.result(&sent),
+            _ => request.result(&got),
         });
         let user = User::of(&fake.url);
         let task = user.json(&["task", "get", "t-1"]);
@@ -112,7 +115,7 @@ fn json_output_normalizes_legacy_and_snake_case_shapes() {
             assert_eq!(task["artifacts"][0]["parts"], parts, "{task}");
         }
     }
-    let events = agent(streaming(), |heard, _| {
+    let events = agent(streaming(), |request, _| {
         let done = json!({ "state": "completed" });
         let ids = json!({ "id": "t-1", "contextId": "c-1" });
         let mut first = ids.clone();
@@ -121,7 +124,7 @@ fn json_output_normalizes_legacy_and_snake_case_shapes() {
             "kind": "status-update", "taskId": "t-1", "contextId": "c-1", "final": true,
             "status": done,
         });
-        stream(&[event(heard, &first), event(heard, &last)])
+        stream(&[event(request, &first), event(request, &last)])
     });
     let lines = User::of(&events.url).ok(&["send", "hi", "--stream", "-o", "json"]).lines();
     assert_eq!(lines[0]["task"]["status"]["state"], "TASK_STATE_WORKING", "{lines:?}");
@@ -130,7 +133,7 @@ fn json_output_normalizes_legacy_and_snake_case_shapes() {
 
 #[test]
 fn send_accepts_card_with_empty_arrays_for_objects() {
-    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+    let fake = Fake::start(|request, _, url| match request.method.as_str() {
         "GET" => {
             let mut card: Value = serde_json::from_str(&old_card(url, "0.3.0", false)).unwrap();
             for name in ["capabilities", "securitySchemes", "security", "provider"] {
@@ -138,7 +141,7 @@ fn send_accepts_card_with_empty_arrays_for_objects() {
             }
             ok("application/json", &card.to_string())
         }
-        _ => heard.result(&json!({
+        _ => request.result(&json!({
             "kind": "message", "messageId": "m", "role": "agent", "metadata": [],
             "parts": [{ "kind": "text", "text": "fine", "metadata": [] }],
         })),
@@ -146,8 +149,8 @@ fn send_accepts_card_with_empty_arrays_for_objects() {
     let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", "0.3");
     assert!(user.ok(&["send", "hi"]).out.contains("fine"));
     // It is still not a valid card.
-    let said = user.run(&["card", "lint"]);
-    assert!(said.out.contains("securitySchemes: an array"), "{said:?}");
+    let output = user.run(&["card", "lint"]);
+    assert!(output.out.contains("securitySchemes: an array"), "{output:?}");
 }
 
 #[test]
@@ -162,14 +165,14 @@ fn errors_from_faulty_agents_name_cause_or_cure() {
     let bare = json!([{
         "url": "localhost:9/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0",
     }]);
-    let bare = agent(json!({ "supportedInterfaces": bare }), |heard, _| refused(heard, -32601));
+    let bare = agent(json!({ "supportedInterfaces": bare }), |request, _| refused(request, -32601));
     let error = User::of(&bare.url).failure(&["send", "hi"], "A2ACLI_ERR_CARD_INVALID", 1);
     assert!(error["message"].as_str().unwrap().contains("http:// or https://"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("card lint"), "{error}");
     let empty = agent(json!({}), |_, _| status("202 Accepted", "application/json", ""));
     let error = User::of(&empty.url).failure(&["send", "hi"], "InvalidAgentResponseError", 1);
     assert!(error["message"].as_str().unwrap().contains("an empty body"), "{error}");
-    let deaf = agent(streaming(), |heard, _| refused(heard, -32601));
+    let deaf = agent(streaming(), |request, _| refused(request, -32601));
     let words = ["task", "subscribe", "t-1"];
     let error = User::of(&deaf.url).failure(&words, "MethodNotFoundError", 1);
     assert!(error["hint"].as_str().unwrap().ends_with("--wait t-1"), "{error}");

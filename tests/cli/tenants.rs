@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::{
-    fake::{Fake, Heard, card, ok},
+    fake::{Fake, ReceivedRequest, card, ok},
     run::User,
 };
 
 /// An agent that answers every method over JSON-RPC, and names the tenant `own` in its interface.
 fn every_method() -> Fake {
-    Fake::start(|heard, _, url| {
-        let state = if heard.rpc() == "GetTask" { "COMPLETED" } else { "WORKING" };
+    Fake::start(|request, _, url| {
+        let state = if request.rpc() == "GetTask" { "COMPLETED" } else { "WORKING" };
         let state = format!("TASK_STATE_{state}");
         let task = json!({ "id": "t-1", "contextId": "c-1", "status": { "state": state } });
         let config = json!({ "id": "p-1", "taskId": "t-1", "url": "https://hooks.example/" });
@@ -27,35 +27,37 @@ fn every_method() -> Fake {
                 }),
             )
         };
-        match heard.rpc() {
+        match request.rpc() {
             "" => ok("application/json", &card()),
             // A stream that breaks after its first event is resumed by a subscription.
-            "SendStreamingMessage" => heard.events(&[json!({ "task": task })]),
-            "SendMessage" => heard.result(&json!({ "task": task })),
-            "ListTasks" => heard.result(&json!({
+            "SendStreamingMessage" => request.events(&[json!({ "task": task })]),
+            "SendMessage" => request.result(&json!({ "task": task })),
+            "ListTasks" => request.result(&json!({
                 "tasks": [task], "nextPageToken": "", "pageSize": 1, "totalSize": 1,
             })),
             "CreateTaskPushNotificationConfig" | "GetTaskPushNotificationConfig" => {
-                heard.result(&config)
+                request.result(&config)
             }
-            "ListTaskPushNotificationConfigs" => heard.result(&json!({ "configs": [config] })),
-            "DeleteTaskPushNotificationConfig" => heard.result(&json!({})),
+            "ListTaskPushNotificationConfigs" => request.result(&json!({ "configs": [config] })),
+            "DeleteTaskPushNotificationConfig" => request.result(&json!({})),
             "GetExtendedAgentCard" => {
-                heard.result(&serde_json::from_str::<Value>(&card()).unwrap())
+                request.result(&serde_json::from_str::<Value>(&card()).unwrap())
             }
-            "SubscribeToTask" => heard.events(&[json!({ "statusUpdate": {
+            "SubscribeToTask" => request.events(&[json!({ "statusUpdate": {
                 "taskId": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
             } })]),
-            _ => heard.result(&task),
+            _ => request.result(&task),
         }
     })
 }
 
 /// The tenants that the calls named.
 fn named(fake: &Fake) -> Vec<(String, Value)> {
-    let calls = fake.heard().into_iter().filter(|heard| heard.method == "POST");
+    let calls = fake.requests().into_iter().filter(|request| request.method == "POST");
     calls
-        .map(|heard: Heard| (heard.rpc().to_owned(), heard.body["params"]["tenant"].clone()))
+        .map(|request: ReceivedRequest| {
+            (request.rpc().to_owned(), request.body["params"]["tenant"].clone())
+        })
         .collect()
 }
 
@@ -109,13 +111,13 @@ fn tenant_is_read_from_environment_and_config_file() {
     assert_eq!(User::new().json(&words)["tenant"]["value"], "other");
     // The suggested next command has the same tenant.
     let fake = every_method();
-    let said = User::new().ok(&["send", &fake.url, "x", "--async", "--tenant", "acme"]);
-    assert!(format!("{}{}", said.out, said.err).contains("--tenant acme"), "{said:?}");
+    let output = User::new().ok(&["send", &fake.url, "x", "--async", "--tenant", "acme"]);
+    assert!(format!("{}{}", output.out, output.err).contains("--tenant acme"), "{output:?}");
 }
 
 /// An agent of 0.3 with its interface at this path.
 fn of_03(path: &'static str) -> Fake {
-    Fake::start(move |heard, _, url| match heard.rpc() {
+    Fake::start(move |request, _, url| match request.rpc() {
         "" => {
             let card = json!({
                 "name": "fake", "description": "", "version": "1", "protocolVersion": "0.3.0",
@@ -124,7 +126,7 @@ fn of_03(path: &'static str) -> Fake {
             });
             ok("application/json", &card.to_string())
         }
-        _ => heard.result(&json!({
+        _ => request.result(&json!({
             "kind": "message", "messageId": "m-1", "role": "agent",
             "parts": [{ "kind": "text", "text": "hello" }],
         })),
@@ -149,8 +151,8 @@ fn tenant_flag_over_0_3_requires_a_tenant_url() {
     let user = User::of(&fake.url);
     user.ok(&OLD);
     user.ok(&words);
-    let heard = fake.heard().into_iter().filter(|heard| heard.method == "POST");
-    let targets: Vec<String> = heard.map(|heard| heard.target).collect();
+    let requests = fake.requests().into_iter().filter(|request| request.method == "POST");
+    let targets: Vec<String> = requests.map(|request| request.target).collect();
     assert_eq!(targets, ["/a/tenants/own?k=v", "/a/tenants/acme?k=v"]);
 }
 
@@ -159,10 +161,10 @@ fn tenant_flag_without_effect_gives_a_warning() {
     let fake = every_method();
     for words in [&["card", "get"][..], &["card", "lint"], &["card", "verify"]] {
         let words = [words, &["--tenant", "acme"]].concat();
-        let said = User::of(&fake.url).run(&words);
-        assert!(said.err.contains("--tenant has no effect: the card of a tenant"), "{said:?}");
+        let output = User::of(&fake.url).run(&words);
+        assert!(output.err.contains("--tenant has no effect: the card of a tenant"), "{output:?}");
         // The environment variable applies to other commands.
-        let said = User::of(&fake.url).with("A2ACLI_TENANT", "acme").run(&words[..2]);
-        assert!(!said.err.contains("no effect"), "{said:?}");
+        let output = User::of(&fake.url).with("A2ACLI_TENANT", "acme").run(&words[..2]);
+        assert!(!output.err.contains("no effect"), "{output:?}");
     }
 }

@@ -10,15 +10,15 @@ use crate::{
 
 /// An agent with one task that has a name like a flag, and control characters in its text.
 fn steering() -> Fake {
-    const SAID: &str = "\u{9b}31m\u{7f}\u{85}\u{202e}";
-    Fake::start(|heard, _, url| {
+    const CONTROLS: &str = "\u{9b}31m\u{7f}\u{85}\u{202e}";
+    Fake::start(|request, _, url| {
         let interface =
             json!({ "url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0" });
         let message =
-            json!({ "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": SAID }] });
+            json!({ "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": CONTROLS }] });
         let status_ = json!({ "state": "TASK_STATE_INPUT_REQUIRED", "message": message });
         let task = json!({ "id": "--rf", "contextId": "c", "status": status_ });
-        match heard.target.as_str() {
+        match request.target.as_str() {
             "/.well-known/agent-card.json" => {
                 let members = json!({ "supportedInterfaces": [interface] });
                 ok("application/json", &card(url, &members))
@@ -34,10 +34,10 @@ fn steering() -> Fake {
 fn json_output_escapes_control_characters_losslessly() {
     let agent = steering();
     let user = User::of(&agent.url);
-    let said = user.ok(&["task", "get", "-o", "json", "--", "--rf"]);
+    let output = user.ok(&["task", "get", "-o", "json", "--", "--rf"]);
     let is_steering = |letter: char| letter != '\n' && letter.is_control() || letter == '\u{202e}';
-    assert!(!said.out.contains(is_steering), "{said:?}");
-    let task: Value = serde_json::from_str(&said.out).unwrap();
+    assert!(!output.out.contains(is_steering), "{output:?}");
+    let task: Value = serde_json::from_str(&output.out).unwrap();
     let text = &task["status"]["message"]["parts"][0]["text"];
     assert_eq!(text, "\u{9b}31m\u{7f}\u{85}\u{202e}");
 }
@@ -46,7 +46,7 @@ fn json_output_escapes_control_characters_losslessly() {
 fn next_command_handles_task_id_that_looks_like_a_flag() {
     let agent = steering();
     let user = User::of(&agent.url);
-    let said = user.ok(&["send", "hello"]);
-    assert_eq!(said.field("Next"), "peregrine send --task-id=--rf \"<reply>\"");
+    let output = user.ok(&["send", "hello"]);
+    assert_eq!(output.field("Next"), "peregrine send --task-id=--rf \"<reply>\"");
     user.ok(&["send", "--task-id=--rf", "hello"]);
 }

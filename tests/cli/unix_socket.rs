@@ -56,9 +56,9 @@ fn banner_try_command_works_over_the_unix_socket() {
     let mut lines = BufReader::new(server.stdout.as_mut().unwrap()).lines().map(Result::unwrap);
     let call = lines.find_map(|line| Some(line.trim().strip_prefix("try ")?.to_owned())).unwrap();
     assert!(lines.any(|line| line.contains("--limit")));
-    let said = user.command_of("sh", &["-c", &call]).output().unwrap();
-    let said = String::from_utf8(said.stdout).unwrap();
-    assert!(said.contains("TASK_STATE_COMPLETED"), "{call}: {said}");
+    let output = user.command_of("sh", &["-c", &call]).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.contains("TASK_STATE_COMPLETED"), "{call}: {stdout}");
     server.kill().unwrap();
     server.wait().unwrap();
 }
@@ -70,8 +70,8 @@ fn a_path_in_use_is_refused_and_unchanged() {
     let user = User::new();
     let path = user.path("work/a.sock");
     let refused = |what: &str| {
-        let said = user.run(&["serve", "--listen", "unix:a.sock"]);
-        assert!(said.code == Some(1) && said.err.lines().count() == 1, "{what}: {said:?}");
+        let output = user.run(&["serve", "--listen", "unix:a.sock"]);
+        assert!(output.code == Some(1) && output.err.lines().count() == 1, "{what}: {output:?}");
         assert!(fs::symlink_metadata(&path).is_ok(), "{what} is gone");
         fs::remove_file(&path).unwrap();
     };

@@ -108,7 +108,7 @@ fn every_canonical_flag_is_accepted() {
 #[test]
 fn invalid_arguments_give_a_usage_error_in_both_formats() {
     let user = User::new();
-    for (words, said) in [
+    for (words, expected) in [
         (&["send", "--nope"][..], "unknown flag --nope"),
         (&["send", "hello"], "missing agent: \"hello\" is used as the TEXT"),
         (&["task", "get", "http://h"], "missing agent: \"http://h\" is used as the ID"),
@@ -160,10 +160,10 @@ fn invalid_arguments_give_a_usage_error_in_both_formats() {
     ] {
         let text = user.run(words);
         assert_eq!(text.code, Some(2), "{words:?}: {text:?}");
-        assert!(text.out.is_empty() && text.err.contains(said), "{words:?}: {text:?}");
+        assert!(text.out.is_empty() && text.err.contains(expected), "{words:?}: {text:?}");
         assert!(text.err.contains("Code: A2ACLI_ERR_USAGE\n"), "{text:?}");
         let error = user.failure(words, "A2ACLI_ERR_USAGE", 2);
-        assert!(error["message"].as_str().unwrap().contains(said), "{error}");
+        assert!(error["message"].as_str().unwrap().contains(expected), "{error}");
         // The format may come from the environment, and the flag may be anywhere.
         let user = User::new().with("A2ACLI_OUTPUT", "json");
         assert_eq!(user.run(words).document()["error"]["code"], "A2ACLI_ERR_USAGE");
@@ -174,7 +174,7 @@ fn invalid_arguments_give_a_usage_error_in_both_formats() {
 fn invalid_flags_fail_before_any_request_is_sent() {
     let fake = Fake::start(|_, _, _| status("500 No", "text/plain", "no"));
     let user = User::of(&fake.url);
-    for (words, said) in [
+    for (words, expected) in [
         (&["send", "hello", "--poll-interval", "abc"][..], "not a time"),
         (&["task", "subscribe", "t", "--last-event-id", "abc"], "not a number"),
         (&["task", "push-config", "create", "t", "--url", "notaurl"], "--url \"notaurl\""),
@@ -182,15 +182,15 @@ fn invalid_flags_fail_before_any_request_is_sent() {
         (&["send", "hello", "--stream", "--async"], "cannot be combined"),
     ] {
         let error = user.failure(words, "A2ACLI_ERR_USAGE", 2);
-        assert!(error["message"].as_str().unwrap().contains(said), "{error}");
+        assert!(error["message"].as_str().unwrap().contains(expected), "{error}");
     }
-    assert!(fake.heard().is_empty(), "{:?}", fake.heard());
+    assert!(fake.requests().is_empty(), "{:?}", fake.requests());
 }
 
 #[test]
 fn a_misspelled_command_gets_a_suggestion() {
     let user = User::new();
-    for (words, meant) in [
+    for (words, expected) in [
         (&["sedn"][..], "did you mean send?"),
         (&["tsak", "list"], "did you mean task?"),
         (&["subscribe"], "did you mean task subscribe?"),
@@ -201,9 +201,9 @@ fn a_misspelled_command_gets_a_suggestion() {
         (&["frobnicate"], "see peregrine --help"),
         (&["get"], "did you mean card get, or task get, or task push-config get?"),
     ] {
-        let said = user.run(words);
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains(meant), "{said:?}");
+        let output = user.run(words);
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(output.err.contains(expected), "{output:?}");
     }
 }
 
@@ -212,8 +212,8 @@ fn dead_letter_help_names_admin_timeout_and_reasons() {
     let user = User::new();
     for command in ["list", "show", "replay", "drop"] {
         let help = user.ok(&["push", "dead", command, "--help"]).out;
-        for said in ["[default: 30s]", "started with --admin", "given_up", "task_left"] {
-            assert!(help.contains(said), "{said} in {help}");
+        for expected in ["[default: 30s]", "started with --admin", "given_up", "task_left"] {
+            assert!(help.contains(expected), "{expected} in {help}");
         }
         assert!(!help.contains("for ever"), "{help}");
     }
@@ -246,10 +246,10 @@ fn short_help_lists_only_the_main_flags_of_a_command() {
 #[test]
 fn lone_word_with_parts_is_the_agent_if_none_is_set() {
     let (_server, url) = echo(&[]);
-    let said = User::new().ok(&["send", &url, "--text", "hello"]);
-    assert_eq!(said.block("Text"), "hello");
-    let said = User::of(&url).ok(&["send", "first", "--text", "second"]);
-    assert_eq!(said.block("Text"), "firstsecond");
+    let output = User::new().ok(&["send", &url, "--text", "hello"]);
+    assert_eq!(output.block("Text"), "hello");
+    let output = User::of(&url).ok(&["send", "first", "--text", "second"]);
+    assert_eq!(output.block("Text"), "firstsecond");
 }
 
 #[cfg(target_os = "linux")]

@@ -14,83 +14,86 @@ fn task(state: &str) -> Value {
 
 #[test]
 fn send_keeps_polling_while_state_is_unspecified() {
-    let fake = Fake::start(|heard, number, url| match heard.rpc() {
+    let fake = Fake::start(|request, number, url| match request.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),
-        "SendMessage" => heard.result(&json!({ "task": task("UNSPECIFIED") })),
-        _ if number < 5 => heard.result(&task("UNSPECIFIED")),
-        _ => heard.result(&task("COMPLETED")),
+        "SendMessage" => request.result(&json!({ "task": task("UNSPECIFIED") })),
+        _ if number < 5 => request.result(&task("UNSPECIFIED")),
+        _ => request.result(&task("COMPLETED")),
     });
     let words = ["send", &fake.url, "hello", "--poll-interval", "10ms"];
     assert_eq!(User::new().ok(&words).field("State"), "COMPLETED");
-    let asked = fake.heard().iter().filter(|heard| heard.rpc() == "GetTask").count();
-    assert_eq!(asked, 4);
+    let polls = fake.requests().iter().filter(|request| request.rpc() == "GetTask").count();
+    assert_eq!(polls, 4);
 }
 
 #[test]
 fn send_polls_if_a_broken_stream_cannot_be_resumed() {
-    let fake = Fake::start(|heard, number, url| {
+    let fake = Fake::start(|request, number, url| {
         let streams = json!({ "capabilities": { "streaming": true } });
-        match heard.rpc() {
+        match request.rpc() {
             "" => ok("application/json", &card(url, &streams)),
-            "SendStreamingMessage" => heard.events(&[json!({ "task": task("WORKING") })]),
+            "SendStreamingMessage" => request.events(&[json!({ "task": task("WORKING") })]),
             "SubscribeToTask" => crate::fake::status("500 No", "text/plain", "no"),
-            _ if number < 8 => heard.result(&task("WORKING")),
-            _ => heard.result(&task("COMPLETED")),
+            _ if number < 8 => request.result(&task("WORKING")),
+            _ => request.result(&task("COMPLETED")),
         }
     });
     let task = User::of(&fake.url).json(&["send", "hello", "--poll-interval", "10ms"]);
     assert_eq!(task["task"]["status"]["state"], "TASK_STATE_COMPLETED");
-    let sent = |heard: &&crate::fake::Heard| heard.rpc().starts_with("Send");
-    assert_eq!(fake.heard().iter().filter(sent).count(), 1, "a message is sent once");
+    let sent = |request: &&crate::fake::ReceivedRequest| request.rpc().starts_with("Send");
+    assert_eq!(fake.requests().iter().filter(sent).count(), 1, "a message is sent once");
     let lines = User::of(&fake.url).ok(&["send", "x", "--stream", "-o", "json"]).lines();
     assert!(lines.last().unwrap().to_string().contains("TASK_STATE_COMPLETED"), "{lines:?}");
 }
 
 #[test]
 fn retry_after_429_is_reported_on_stderr() {
-    let fake = Fake::start(|heard, number, url| match heard.rpc() {
+    let fake = Fake::start(|request, number, url| match request.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),
         _ if number < 2 => b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\n\
                              content-length: 0\r\n\r\n"
             .to_vec(),
-        _ => heard.result(&json!({ "task": task("COMPLETED") })),
+        _ => request.result(&json!({ "task": task("COMPLETED") })),
     });
-    let said = User::new().run(&["send", &fake.url, "hello", "-o", "json"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("429") && said.err.contains("; next attempt in "), "{said:?}");
-    assert_eq!(said.err.lines().count(), 1, "{said:?}");
-    assert!(serde_json::from_str::<Value>(&said.out).is_ok(), "{said:?}");
+    let output = User::new().run(&["send", &fake.url, "hello", "-o", "json"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.err.contains("429") && output.err.contains("; next attempt in "), "{output:?}");
+    assert_eq!(output.err.lines().count(), 1, "{output:?}");
+    assert!(serde_json::from_str::<Value>(&output.out).is_ok(), "{output:?}");
 }
 
 #[test]
 fn a_stream_that_breaks_is_resumed() {
-    let fake = Fake::start(|heard, _, url| {
+    let fake = Fake::start(|request, _, url| {
         let streams = json!({ "capabilities": { "streaming": true } });
         let done = json!({ "statusUpdate": {
             "taskId": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
         } });
-        match heard.rpc() {
+        match request.rpc() {
             "" => ok("application/json", &card(url, &streams)),
-            "SubscribeToTask" => heard.events(&[json!({ "task": task("WORKING") }), done]),
-            _ => heard.events(&[json!({ "task": task("WORKING") })]),
+            "SubscribeToTask" => request.events(&[json!({ "task": task("WORKING") }), done]),
+            _ => request.events(&[json!({ "task": task("WORKING") })]),
         }
     });
     let lines = User::of(&fake.url).ok(&["send", "x", "--stream", "-o", "json"]).lines();
     assert!(lines[0]["task"].is_object(), "{lines:?}");
     let state = &lines.last().unwrap()["statusUpdate"]["status"]["state"];
     assert_eq!(state, "TASK_STATE_COMPLETED", "{lines:?}");
-    assert_eq!(fake.heard().iter().filter(|heard| heard.rpc() == "SubscribeToTask").count(), 1);
+    assert_eq!(
+        fake.requests().iter().filter(|request| request.rpc() == "SubscribeToTask").count(),
+        1
+    );
 }
 
 #[test]
 fn poll_interval_applies_from_the_first_pause() {
-    let fake = Fake::start(|heard, _, url| match heard.rpc() {
+    let fake = Fake::start(|request, _, url| match request.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),
-        _ => heard.result(&task("WORKING")),
+        _ => request.result(&task("WORKING")),
     });
     let words = ["task", "get", "t-1", "--wait", "--poll-interval", "1h", "--timeout", "700ms"];
     User::of(&fake.url).failure(&words, "A2ACLI_ERR_TIMEOUT", 5);
-    assert_eq!(fake.heard().iter().filter(|heard| heard.rpc() == "GetTask").count(), 1);
+    assert_eq!(fake.requests().iter().filter(|request| request.rpc() == "GetTask").count(), 1);
 }
 
 #[test]

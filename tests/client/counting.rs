@@ -48,7 +48,7 @@ fn word(event: &StreamEvent<'_>) -> String {
 
 /// Reads a stream that breaks after the first events, resumes with the others, and reads the task
 /// if need be; returns its words, and the number of requests.
-fn said(before: &[String], after: &[String]) -> (Vec<String>, usize) {
+fn resumed(before: &[String], after: &[String]) -> (Vec<String>, usize) {
     let (before, after) = (before.to_vec(), after.to_vec());
     let pieces = |texts: &[String], ends: bool| {
         let mut pieces: Vec<Piece> =
@@ -69,8 +69,8 @@ fn said(before: &[String], after: &[String]) -> (Vec<String>, usize) {
         }
         words
     });
-    let asked = client.transport().asked.lock().unwrap().len();
-    (words, asked)
+    let requests = client.transport().requests.lock().unwrap().len();
+    (words, requests)
 }
 
 #[test]
@@ -81,26 +81,26 @@ fn resume_with_next_event_number_continues_without_gap() {
         // The last event again.
         vec![text(3, "two"), text(4, "three"), done(5)],
     ] {
-        let (words, asked) = said(&before, &after);
+        let (words, requests) = resumed(&before, &after);
         assert_eq!(words, ["working", "one", "two", "three", "completed"]);
-        assert_eq!(asked, 2);
+        assert_eq!(requests, 2);
     }
 }
 
 #[test]
 fn resume_by_server_with_sparse_numbers_reports_no_gap() {
     let before = [task(10), text(20, "one"), text(35, "two")];
-    let (words, asked) = said(&before, &[text(50, "three"), done(70)]);
+    let (words, requests) = resumed(&before, &[text(50, "three"), done(70)]);
     assert_eq!(words, ["working", "one", "two", "three", "completed"]);
-    assert_eq!(asked, 2);
+    assert_eq!(requests, 2);
 }
 
 #[test]
 fn number_jump_only_after_a_break_is_reported_as_gap() {
     let before = [task(1), text(2, "one"), text(3, "two")];
-    let (words, asked) = said(&before, &[text(9, "three"), done(10)]);
+    let (words, requests) = resumed(&before, &[text(9, "three"), done(10)]);
     assert_eq!(words, ["working", "one", "two", "gap true", "lost", "three", "completed"]);
-    assert_eq!(asked, 3);
+    assert_eq!(requests, 3);
 }
 
 #[test]
@@ -108,28 +108,28 @@ fn restarted_event_numbers_report_gap_and_read_the_task() {
     let before = [task(1), text(2, "one"), text(3, "two")];
     for first in [0, 1, 2] {
         let after = [text(first, "three"), text(first + 1, "four"), done(first + 2)];
-        let (words, asked) = said(&before, &after);
+        let (words, requests) = resumed(&before, &after);
         let lost = ["working", "one", "two", "gap true", "lost", "three", "four", "completed"];
         assert_eq!(words, lost, "from {first}");
-        assert_eq!(asked, 3);
+        assert_eq!(requests, 3);
     }
 }
 
 #[test]
 fn replay_from_the_task_is_reported_as_repeating_gap() {
     let before = [task(1), text(2, "one"), text(3, "two")];
-    let (words, asked) = said(&before, &[&before[..], &[done(4)]].concat());
+    let (words, requests) = resumed(&before, &[&before[..], &[done(4)]].concat());
     assert_eq!(words, ["working", "one", "two", "gap true", "one", "two", "completed"]);
-    assert_eq!(asked, 2);
+    assert_eq!(requests, 2);
 }
 
 #[test]
 fn restarted_numbers_after_unnumbered_task_report_a_gap() {
     let before = [task(1), text(2, "one"), text(3, "two")];
     let unnumbered = task(0).split_off("id: 0\n".len());
-    let (words, asked) = said(&before, &[unnumbered, text(1, "three"), done(2)]);
+    let (words, requests) = resumed(&before, &[unnumbered, text(1, "three"), done(2)]);
     assert_eq!(words, ["working", "one", "two", "gap true", "three", "completed"]);
-    assert_eq!(asked, 2);
+    assert_eq!(requests, 2);
 }
 
 /// Like a2a-protocol-server 0.15: a subscription begins with the task, without a number, and then
@@ -188,7 +188,7 @@ fn repeated_events_without_progress_back_off() {
             event.unwrap();
         }
     });
-    let asked = client.transport().asked.lock().unwrap();
-    let subscribed = asked.iter().filter(|asked| format!("{asked:?}").contains("subscribe"));
+    let requests = client.transport().requests.lock().unwrap();
+    let subscribed = requests.iter().filter(|request| format!("{request:?}").contains("subscribe"));
     assert!(subscribed.count() <= 9);
 }

@@ -64,8 +64,8 @@ pub fn serve(
         stream.read_exact(&mut content).ok()?;
         let is_answer = match kind {
             SETTINGS | PING if flags & ACK == 0 => {
-                let said = if kind == PING { &content[..] } else { &[] };
-                stream.write_all(&frame(kind, ACK, 0, said)).ok()?;
+                let payload = if kind == PING { &content[..] } else { &[] };
+                stream.write_all(&frame(kind, ACK, 0, payload)).ok()?;
                 false
             }
             DATA | HEADERS => flags & END_STREAM != 0,

@@ -17,8 +17,8 @@ use crate::{
 
 /// Writes `first` and then `again`, for as long as the client reads, and reads the client's frames.
 fn flood(stream: &mut TcpStream, first: &[u8], again: &[u8]) {
-    let mut heard = stream.try_clone().unwrap();
-    std::thread::spawn(move || copy(&mut heard, &mut sink()));
+    let mut reader = stream.try_clone().unwrap();
+    std::thread::spawn(move || copy(&mut reader, &mut sink()));
     let again = again.repeat(200);
     let _ = stream.write_all(first);
     while stream.write_all(&again).is_ok() {}

@@ -9,9 +9,9 @@ use peregrine::{
 };
 
 use crate::{
-    repeats::{self, asked, clock, first},
+    repeats::{self, clock, first, request_count},
     scripted::*,
-    stream_faults::{Over, Said, item, pb, stream},
+    stream_faults::{ItemKind, Over, item, pb, stream},
 };
 
 const MEDIA: (&str, &str) = ("content-type", "application/grpc");
@@ -75,23 +75,23 @@ fn a_read_is_retried_after_the_servers_delay() {
                 _ => answered(&task()),
             });
             assert!(settled(client.get_task("t", None)).is_ok(), "{name} {is_late}");
-            assert_eq!(asked(&client), 4, "{name}");
+            assert_eq!(request_count(&client), 4, "{name}");
             assert!(clock(&client) >= 31_002, "{name}");
             // Four attempts in all, and only one if the server asks for too long a wait.
             for (seconds, times) in [(Some(1), 4), (None, 4), (Some(60), 1)] {
                 let client = numbered(false, move |_, _| refused(code, seconds, is_late));
                 let error = settled(client.get_task("t", None)).unwrap_err();
                 assert_eq!(status_of(&error), Some(name));
-                let asked_ms = seconds.map(|seconds| u64::from(seconds) * 1_000 + 1);
-                assert_eq!(error.retry_after_ms, asked_ms, "{name}");
-                assert_eq!(asked(&client), times, "{name} {seconds:?}");
+                let requested_ms = seconds.map(|seconds| u64::from(seconds) * 1_000 + 1);
+                assert_eq!(error.retry_after_ms, requested_ms, "{name}");
+                assert_eq!(request_count(&client), times, "{name} {seconds:?}");
             }
         }
     }
     // Any other call would be retried.
     let client = numbered(true, |_, _| refused("13", Some(1), false));
     assert!(settled(client.get_task("t", None)).is_err());
-    assert_eq!(asked(&client), 1);
+    assert_eq!(request_count(&client), 1);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn send_is_retried_only_with_retry_info_or_idempotency() {
             let is_repeated = seconds.is_some() || is_idempotent;
             let case = format!("{code} {seconds:?} {is_idempotent}");
             assert_eq!(sent.is_ok(), is_repeated, "{case}");
-            assert_eq!(asked(&client), 1 + usize::from(is_repeated), "{case}");
+            assert_eq!(request_count(&client), 1 + usize::from(is_repeated), "{case}");
         }
     }
 }
@@ -119,16 +119,18 @@ fn stream_open_is_retried_after_the_servers_delay() {
         let client = numbered(false, move |number, request| match number {
             1 => refused(EXHAUSTED, Some(1), is_late),
             2 => refused(UNAVAILABLE, Some(20), is_late),
-            _ => stream(Over::Grpc, request, vec![Piece::Bytes(item(Over::Grpc, Said::Task, 1))]),
+            _ => {
+                stream(Over::Grpc, request, vec![Piece::Bytes(item(Over::Grpc, ItemKind::Task, 1))])
+            }
         });
         assert_eq!(first(&client).unwrap(), Some(TaskState::Working), "{is_late}");
-        assert_eq!(asked(&client), 3, "{is_late}");
+        assert_eq!(request_count(&client), 3, "{is_late}");
         assert!(clock(&client) >= 21_002, "{is_late}");
         // A server that may have executed the call is not called again.
         let client = numbered(false, move |_, _| refused(UNAVAILABLE, None, is_late));
         let error = first(&client).unwrap_err();
         assert_eq!(status_of(&error), Some("UNAVAILABLE"), "{is_late}");
-        assert_eq!(asked(&client), 1, "{is_late}");
+        assert_eq!(request_count(&client), 1, "{is_late}");
     }
 }
 
@@ -139,7 +141,7 @@ fn stream_ended_by_unavailable_status_is_resumed() {
         let client = numbered(false, move |number, _| match number {
             1 => {
                 let mut reply = refused(UNAVAILABLE, seconds, true);
-                reply.pieces = [Piece::Bytes(item(Over::Grpc, Said::Task, 1))].into();
+                reply.pieces = [Piece::Bytes(item(Over::Grpc, ItemKind::Task, 1))].into();
                 reply
             }
             2 => refused(UNAVAILABLE, Some(5), true),
@@ -157,15 +159,15 @@ fn stream_ended_by_unavailable_status_is_resumed() {
             }
             assert_eq!(stream.state(), Some(TaskState::Completed), "{seconds:?}");
         });
-        assert_eq!(asked(&client), 5, "{seconds:?}");
-        let asked_ms = 10_000 + u64::from(seconds.unwrap_or_default()) * 1_000;
-        assert!(clock(&client) >= asked_ms, "{seconds:?}");
+        assert_eq!(request_count(&client), 5, "{seconds:?}");
+        let requested_ms = 10_000 + u64::from(seconds.unwrap_or_default()) * 1_000;
+        assert!(clock(&client) >= requested_ms, "{seconds:?}");
     }
     // The client does not wait if the server asks for too long a wait.
     let client = numbered(false, |number, _| match number {
         1 => {
             let mut reply = refused(UNAVAILABLE, Some(61), true);
-            reply.pieces = [Piece::Bytes(item(Over::Grpc, Said::Task, 1))].into();
+            reply.pieces = [Piece::Bytes(item(Over::Grpc, ItemKind::Task, 1))].into();
             reply
         }
         _ => answered(&task()),
@@ -176,5 +178,5 @@ fn stream_ended_by_unavailable_status_is_resumed() {
         stream.next().await.unwrap().map(drop).unwrap_err()
     });
     assert!(matches!(error.kind, ClientErrorKind::Fault(_)), "{error:?}");
-    assert_eq!(asked(&client), 1);
+    assert_eq!(request_count(&client), 1);
 }

@@ -32,29 +32,29 @@ fn redirected(from: &str, to: &'static str) -> (Vec<String>, Option<ClientErrorK
             (false, _) => Reply::of(302, &[("location", &format!("{to}/card"))], ""),
         }
     });
-    let asked = Arc::clone(&transport.asked);
+    let requests = Arc::clone(&transport.requests);
     let bearer = Some(Secret::new("hidden"));
     let builder =
         ClientBuilder::new().credentials(Credentials { bearer, ..Credentials::default() });
     let client = settled(builder.discover_over(transport, from)).unwrap();
     let sent = settled(client.send(&SendRequest::text("hello")));
-    let asked = asked.lock().unwrap().clone();
-    (asked, sent.err().map(|error| error.kind.clone()))
+    let requests = requests.lock().unwrap().clone();
+    (requests, sent.err().map(|error| error.kind.clone()))
 }
 
 /// Over plain http, any machine on the path can answer.
 #[test]
 fn card_redirect_to_another_host_sends_no_credentials() {
     for from in ["http://agent.test", "https://agent.test"] {
-        let (asked, error) = redirected(from, "https://evil.test");
+        let (requests, error) = redirected(from, "https://evil.test");
         let refused =
             matches!(error, Some(ClientErrorKind::Credentials(CredentialsError::OtherOrigin(_))));
         assert!(refused, "{error:?}");
-        assert!(asked.iter().all(|line| !line.contains("token")), "{asked:?}");
+        assert!(requests.iter().all(|line| !line.contains("token")), "{requests:?}");
     }
-    let (asked, error) = redirected("http://agent.test", "https://agent.test");
+    let (requests, error) = redirected("http://agent.test", "https://agent.test");
     assert_eq!(error, None);
-    assert_eq!(asked.last().unwrap(), "https://agent.test/message:send with a token");
+    assert_eq!(requests.last().unwrap(), "https://agent.test/message:send with a token");
 }
 
 #[test]
@@ -63,9 +63,9 @@ fn interface_query_is_appended_after_the_method_path() {
     let client = client(transport, "HTTP+JSON", "http://agent.test/a/?key=1");
     settled(client.send(&SendRequest::text("hello"))).unwrap();
     let _ = settled(client.get_task("t", Some(3)));
-    let asked = client.transport().asked.lock().unwrap().clone();
+    let requests = client.transport().requests.lock().unwrap().clone();
     assert_eq!(
-        asked,
+        requests,
         [
             "http://agent.test/a/message:send?key=1",
             "http://agent.test/a/tasks/t?historyLength=3&key=1"
@@ -100,7 +100,7 @@ fn websocket_closed_by_server_is_not_reused() {
     let client = client(transport, "WEBSOCKET", "http://agent.test");
     settled(client.send(&SendRequest::text("hello"))).unwrap();
     settled(client.send(&SendRequest::text("hello"))).unwrap();
-    assert_eq!(client.transport().asked.lock().unwrap().len(), 2);
+    assert_eq!(client.transport().requests.lock().unwrap().len(), 2);
 }
 
 #[test]
@@ -181,7 +181,7 @@ const STREAM: &[(&str, &str)] = &[("content-type", "text/event-stream")];
 const COMPLETED: &str = r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"}}"#;
 
 /// A stream of one item, which then breaks.
-fn cut_behind(item: &str) -> Reply {
+fn cut_after(item: &str) -> Reply {
     let mut reply = Reply::of(200, STREAM, &format!("data: {item}\n\n"));
     reply.pieces.push_back(Piece::Break);
     reply
@@ -196,8 +196,8 @@ fn followed(client: &Client<Scripted>) -> (Option<TaskState>, usize, usize) {
         }
         stream.state()
     });
-    let asked = client.transport().asked.lock().unwrap();
-    let count = |end: &str| asked.iter().filter(|url| url.ends_with(end)).count();
+    let requests = client.transport().requests.lock().unwrap();
+    let count = |end: &str| requests.iter().filter(|url| url.ends_with(end)).count();
     (state, count(":subscribe"), count("/tasks/t"))
 }
 
@@ -210,7 +210,7 @@ fn repeatedly_cut_stream_falls_back_to_polling() {
         "/tasks/t" => {
             Reply::json(TASK.strip_prefix(r#"{"task":"#).unwrap().strip_suffix('}').unwrap())
         }
-        _ => cut_behind(TASK),
+        _ => cut_after(TASK),
     });
     let client = client(transport, "HTTP+JSON", "http://agent.test");
     assert_eq!(followed(&client), (Some(TaskState::Completed), 8, 21));
@@ -222,11 +222,11 @@ fn long_lived_subscription_is_resumed_after_every_cut() {
     let time = Arc::clone(&clock);
     let transport = Scripted::with_clock(&clock, move |request| match request.target {
         "/tasks/t:subscribe" if subscribed.fetch_add(1, Relaxed) == 30 => {
-            cut_behind(&format!(r#"{{"task":{COMPLETED}}}"#))
+            cut_after(&format!(r#"{{"task":{COMPLETED}}}"#))
         }
         _ => {
             // A gateway that cuts connections after a silent minute.
-            let mut reply = cut_behind(TASK);
+            let mut reply = cut_after(TASK);
             reply.pieces.insert(1, Piece::Passes(Arc::clone(&time), 60_000));
             reply
         }
@@ -239,7 +239,7 @@ fn long_lived_subscription_is_resumed_after_every_cut() {
 fn cut_stream_with_unreadable_task_reports_lost_connection() {
     let transport = Scripted::new(|request| match request.target {
         "/tasks/t" => Reply::of(502, &[], ""),
-        _ => cut_behind(TASK),
+        _ => cut_after(TASK),
     });
     let client = client(transport, "HTTP+JSON", "http://agent.test");
     settled(async {
@@ -273,11 +273,11 @@ fn resumed_stream_over_artifacts_max_is_rejected() {
             let (events, whole) = artifacts(20);
             match request.target {
                 "/message:stream" => {
-                    let mut reply = cut_behind(TASK);
+                    let mut reply = cut_after(TASK);
                     reply.pieces.insert(1, Piece::Bytes(events.into_bytes()));
                     reply
                 }
-                _ => cut_behind(&whole),
+                _ => cut_after(&whole),
             }
         });
         let card = AgentCard::read(card("HTTP+JSON", "http://agent.test").as_bytes()).unwrap();
@@ -323,9 +323,9 @@ fn card_larger_than_card_bytes_max_is_rejected() {
 #[test]
 fn card_validators_are_not_sent_to_another_origin() {
     let json = card("HTTP+JSON", "http://agent.test");
-    let asked = AtomicU64::new(0);
+    let count = AtomicU64::new(0);
     let transport = Scripted::new(move |request| {
-        match (request.origin.to_string().as_str(), asked.fetch_add(1, Relaxed)) {
+        match (request.origin.to_string().as_str(), count.fetch_add(1, Relaxed)) {
             ("http://agent.test", 0) => Reply::of(200, &[("etag", "\"who\"")], &json),
             ("http://agent.test", _) => {
                 Reply::of(302, &[("location", "http://other.test/card")], "")

@@ -45,8 +45,8 @@ fn client_reads_card_and_calls_own_server() {
         let json = fields(&[("Content-Type", "application/json"), ("A2A-Version", "1.0")]);
         for _ in 0..10 {
             let call = br#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}"#;
-            let ask = Ask { fields: json.get(), ..post(call) };
-            let (status, answer) = ask.whole(&client, &own_url(&server, "/")).await.unwrap();
+            let request = Ask { fields: json.get(), ..post(call) };
+            let (status, answer) = request.whole(&client, &own_url(&server, "/")).await.unwrap();
             assert!(status == 200 && answer.contains("-32001"), "{answer}");
         }
     });
@@ -111,7 +111,7 @@ fn server_closing_after_each_response_causes_no_error() {
 
 /// Closes the connection at its second request; reports which requests came.
 fn closing_on_second() -> (RawServer, mpsc::Receiver<String>) {
-    let (sender, came) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     let server = RawServer::new(move |number, mut stream| {
         let answers = if number == 0 { 1 } else { 10 };
         for answered in 0.. {
@@ -123,30 +123,30 @@ fn closing_on_second() -> (RawServer, mpsc::Receiver<String>) {
             stream.write_all(OK).unwrap();
         }
     });
-    (server, came)
+    (server, received)
 }
 
 #[test]
 fn a_dead_pooled_connection_retries_only_repeatable_requests() {
     run(async {
-        let (server, came) = closing_on_second();
+        let (server, received) = closing_on_second();
         let client = client();
         for _ in 0..2 {
             GET.whole(&client, &server.url()).await.unwrap();
         }
-        assert_eq!((server.connections(), came.try_iter().count()), (2, 3));
+        assert_eq!((server.connections(), received.try_iter().count()), (2, 3));
 
-        let (server, came) = closing_on_second();
+        let (server, received) = closing_on_second();
         post(b"1").whole(&client, &server.url()).await.unwrap();
         let closed = post(b"2").whole(&client, &server.url()).await;
         assert_eq!(closed, Err(TransportError::Closed { before_response: true }));
-        assert_eq!((server.connections(), came.try_iter().count()), (1, 2));
+        assert_eq!((server.connections(), received.try_iter().count()), (1, 2));
 
-        let (server, came) = closing_on_second();
+        let (server, received) = closing_on_second();
         post(b"1").whole(&client, &server.url()).await.unwrap();
         let repeatable = Ask { is_repeatable: true, ..post(b"2") };
         repeatable.whole(&client, &server.url()).await.unwrap();
-        assert_eq!((server.connections(), came.try_iter().count()), (2, 3));
+        assert_eq!((server.connections(), received.try_iter().count()), (2, 3));
     });
 }
 
@@ -286,23 +286,23 @@ fn upgraded_connection_carries_raw_bytes() {
         let upgraded = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: test\r\n\
             Connection: upgrade\r\n\r\nhello";
         stream.write_all(upgraded).unwrap();
-        let mut said = [0; 5];
-        stream.read_exact(&mut said).unwrap();
-        stream.write_all(&said).unwrap();
+        let mut received = [0; 5];
+        stream.read_exact(&mut received).unwrap();
+        stream.write_all(&received).unwrap();
     });
     run(async {
         let client = client();
         let upgrade = fields(&[("Connection", "Upgrade"), ("Upgrade", "test")]);
-        let ask = Ask { fields: upgrade.get(), version: HttpVersion::Http1, idle_ms: 1, ..GET };
-        let mut response = ask.head(&client, &server.url()).await.unwrap();
+        let request = Ask { fields: upgrade.get(), version: HttpVersion::Http1, idle_ms: 1, ..GET };
+        let mut response = request.head(&client, &server.url()).await.unwrap();
         assert_eq!(response.status(), 101);
-        let mut came = Vec::new();
-        assert!(poll_fn(|cx| response.poll_read(cx, &mut came, 100)).await.unwrap());
-        assert_eq!(came, b"hello");
+        let mut content = Vec::new();
+        assert!(poll_fn(|cx| response.poll_read(cx, &mut content, 100)).await.unwrap());
+        assert_eq!(content, b"hello");
         let count = poll_fn(|cx| response.poll_write(cx, b"world")).await.unwrap();
         assert_eq!(count, 5);
-        while poll_fn(|cx| response.poll_read(cx, &mut came, 100)).await.unwrap() {}
-        assert_eq!(came, b"helloworld");
+        while poll_fn(|cx| response.poll_read(cx, &mut content, 100)).await.unwrap() {}
+        assert_eq!(content, b"helloworld");
     });
 }
 
@@ -313,16 +313,16 @@ fn response_head_and_body_waits_time_out() {
     let stalls = RawServer::saying(half, hold);
     run(async {
         let client = client();
-        let ask = Ask { head_ms: 50, ..GET };
-        let late = ask.whole(&client, &silent.url()).await;
+        let request = Ask { head_ms: 50, ..GET };
+        let late = request.whole(&client, &silent.url()).await;
         assert_eq!(late, Err(TransportError::Timeout("response")));
-        let ask = Ask { idle_ms: 50, ..GET };
-        let late = ask.whole(&client, &stalls.url()).await;
+        let request = Ask { idle_ms: 50, ..GET };
+        let late = request.whole(&client, &stalls.url()).await;
         assert_eq!(late, Err(TransportError::Timeout("byte of the body")));
         // A stream may be silent: the client just waits.
-        let ask = Ask { idle_ms: u64::MAX, ..GET };
+        let request = Ask { idle_ms: u64::MAX, ..GET };
         let url = stalls.url();
-        let waiting = ask.whole(&client, &url);
+        let waiting = request.whole(&client, &url);
         assert!(tokio::time::timeout(Duration::from_millis(100), waiting).await.is_err());
     });
 }

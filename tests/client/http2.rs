@@ -34,7 +34,7 @@ type Serve = fn(usize, Request<RecvStream>, SendResponse<Bytes>);
 /// An HTTP/2 server in the test's runtime, and the number of its connections.
 async fn server(
     builder: h2::server::Builder,
-    goes_after: usize,
+    goaway_after: usize,
     serve: Serve,
 ) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -52,7 +52,7 @@ async fn server(
                 while let Some(Ok((request, respond))) = h2.accept().await {
                     serve(requests.fetch_add(1, Relaxed), request, respond);
                     served += 1;
-                    if served == goes_after {
+                    if served == goaway_after {
                         h2.graceful_shutdown();
                     }
                 }
@@ -79,7 +79,7 @@ fn url(addr: SocketAddr) -> String {
     format!("http://{addr}/a?b=c")
 }
 
-async fn asked(client: &HttpClient, addr: SocketAddr) -> Result<(u16, String), TransportError> {
+async fn get(client: &HttpClient, addr: SocketAddr) -> Result<(u16, String), TransportError> {
     H2.whole(client, &url(addr)).await
 }
 
@@ -109,7 +109,7 @@ fn requests_at_the_same_time_share_one_connection() {
         builder.max_concurrent_streams(2);
         let (addr, connections) = server(builder, 0, ok).await;
         let client = client();
-        for answer in all((0..20).map(|_| asked(&client, addr)).collect()).await {
+        for answer in all((0..20).map(|_| get(&client, addr)).collect()).await {
             assert_eq!(answer, Ok((200, "ok".to_owned())));
         }
         assert_eq!(connections.load(Relaxed), 1);
@@ -126,8 +126,8 @@ fn trailers_are_available_after_the_content_is_read() {
         })
         .await;
         let version = fields(&[("A2A-Version", "1.0")]);
-        let ask = Ask { fields: version.get(), ..H2 };
-        let mut response = ask.head(&client(), &url(addr)).await.unwrap();
+        let request = Ask { fields: version.get(), ..H2 };
+        let mut response = request.head(&client(), &url(addr)).await.unwrap();
         assert_eq!(response.field("grpc-status"), None);
         assert_eq!(body(&mut response).await.unwrap(), b"ok");
         assert_eq!(response.field("grpc-status"), Some(&b"0"[..]));
@@ -178,7 +178,7 @@ fn repeatable_requests_are_retried_once_on_a_closed_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (connections, requests) = (Arc::default(), Arc::default());
-        let (count, came) = (Arc::clone(&connections), Arc::clone(&requests));
+        let (count, received) = (Arc::clone(&connections), Arc::clone(&requests));
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
@@ -187,7 +187,7 @@ fn repeatable_requests_are_retried_once_on_a_closed_connection() {
                 // The first connection answers one request, the others none.
                 let mut answers = usize::from(number == 0);
                 while let Some(Ok((_, respond))) = h2.accept().await {
-                    AtomicUsize::fetch_add(&came, 1, Relaxed);
+                    AtomicUsize::fetch_add(&received, 1, Relaxed);
                     if answers == 0 {
                         break;
                     }
@@ -213,7 +213,7 @@ fn request_after_goaway_opens_a_new_connection() {
         let (addr, connections) = server(h2::server::Builder::new(), 1, ok).await;
         let client = client();
         for _ in 0..5 {
-            assert_eq!(asked(&client, addr).await, Ok((200, "ok".to_owned())));
+            assert_eq!(get(&client, addr).await, Ok((200, "ok".to_owned())));
             // The GOAWAY arrives.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -250,17 +250,17 @@ fn http2_response_head_and_body_waits_time_out() {
         let (addr, _) = server(h2::server::Builder::new(), 0, |number, _, mut respond| {
             tokio::spawn(async move {
                 let head = Response::new(());
-                let kept = (number > 0).then(|| respond.send_response(head, false).unwrap());
+                let stream = (number > 0).then(|| respond.send_response(head, false).unwrap());
                 tokio::time::sleep(PATIENCE).await;
-                drop((kept, respond));
+                drop((stream, respond));
             });
         })
         .await;
         let client = client();
-        let ask = Ask { head_ms: 50, idle_ms: 50, ..H2 };
-        let late = ask.whole(&client, &url(addr)).await;
+        let request = Ask { head_ms: 50, idle_ms: 50, ..H2 };
+        let late = request.whole(&client, &url(addr)).await;
         assert_eq!(late, Err(TransportError::Timeout("response")));
-        let late = ask.whole(&client, &url(addr)).await;
+        let late = request.whole(&client, &url(addr)).await;
         assert_eq!(late, Err(TransportError::Timeout("byte of the body")));
     });
 }
@@ -285,10 +285,10 @@ fn request_times_out_if_server_allows_no_streams() {
         builder.max_concurrent_streams(0);
         let (addr, _) = server(builder, 0, ok).await;
         let client = client();
-        let ask = Ask { head_ms: 200, ..H2 };
+        let request = Ask { head_ms: 200, ..H2 };
         let url = url(addr);
         for round in 0..2 {
-            let all = all((0..3).map(|_| ask.whole(&client, &url)).collect()).await;
+            let all = all((0..3).map(|_| request.whole(&client, &url)).collect()).await;
             for late in all {
                 assert!(matches!(late, Err(TransportError::Timeout(_))), "{round}: {late:?}");
             }
@@ -299,9 +299,9 @@ fn request_times_out_if_server_allows_no_streams() {
 /// The error of a request to a server that sends `first` and then `again` without end.
 fn flooded(first: Vec<u8>, again: Vec<u8>) -> TransportError {
     let server = RawServer::new(move |_, mut stream| {
-        let mut heard = stream.try_clone().unwrap();
+        let mut reader = stream.try_clone().unwrap();
         // The server reads the client's frames; otherwise the client would block.
-        std::thread::spawn(move || std::io::copy(&mut heard, &mut std::io::sink()));
+        std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
         let settings = frame(4, 0, 0, &[]);
         let _ = stream.write_all(&[settings, first.clone()].concat());
         let again = again.repeat(200);
@@ -357,7 +357,7 @@ fn response_with_too_many_fields_is_rejected() {
             respond.send_response(head, true).unwrap();
         })
         .await;
-        let error = asked(&client(), addr).await;
+        let error = get(&client(), addr).await;
         assert_eq!(error, Err(TransportError::TooLarge("response_fields_max")));
     });
 }

@@ -43,7 +43,7 @@ fn server(
 }
 
 /// The head of an answer, or the whole answer, depending on `flags`.
-fn says(stream: &mut TcpStream, id: u32, flags: u8) {
+fn send_head(stream: &mut TcpStream, id: u32, flags: u8) {
     stream.write_all(&headers(id, flags, &[(":status", "200")])).unwrap();
 }
 
@@ -53,18 +53,18 @@ fn ends(stream: &mut TcpStream, id: u32) {
 }
 
 fn ok(stream: &mut TcpStream, id: u32) {
-    says(stream, id, 0);
+    send_head(stream, id, 0);
     ends(stream, id);
 }
 
 const OK: Result<(u16, &str), TransportError> = Ok((200, "ok"));
 
-async fn asked(
-    ask: &Ask<'_>,
+async fn send(
+    request: &Ask<'_>,
     client: &HttpClient,
     server: &RawServer,
 ) -> Result<(u16, &'static str), TransportError> {
-    let (status, content) = ask.whole(client, &server.url()).await?;
+    let (status, content) = request.whole(client, &server.url()).await?;
     assert_eq!(content, "ok");
     Ok((status, "ok"))
 }
@@ -84,10 +84,10 @@ fn idle_connection_is_closed() {
     let (server, ended) = server(|_, id, stream| ok(stream, id));
     run(async {
         let client = idle_client();
-        assert_eq!(asked(&H2, &client, &server).await, OK);
+        assert_eq!(send(&H2, &client, &server).await, OK);
         // Without another request, and while the client lives.
         assert_eq!(next(ended).await, 0);
-        assert_eq!(asked(&H2, &client, &server).await, OK);
+        assert_eq!(send(&H2, &client, &server).await, OK);
         assert_eq!(server.connections(), 2);
     });
 }
@@ -95,7 +95,7 @@ fn idle_connection_is_closed() {
 #[test]
 fn connection_with_request_in_flight_is_not_idle() {
     let (server, ended) = server(|_, id, stream| match id {
-        1 => says(stream, 1, 0),
+        1 => send_head(stream, 1, 0),
         _ => {
             ok(stream, id);
             ends(stream, 1);
@@ -106,7 +106,7 @@ fn connection_with_request_in_flight_is_not_idle() {
         let mut long = H2.head(&client, &server.url()).await.unwrap();
         // Time for many checks for idle connections.
         tokio::time::sleep(Duration::from_millis(200)).await;
-        assert_eq!(asked(&H2, &client, &server).await, OK);
+        assert_eq!(send(&H2, &client, &server).await, OK);
         assert_eq!(body(&mut long).await.unwrap(), b"ok");
         assert_eq!(server.connections(), 1);
         drop(long);
@@ -117,7 +117,7 @@ fn connection_with_request_in_flight_is_not_idle() {
 #[test]
 fn silent_connection_finishes_requests_but_takes_no_new_ones() {
     let first: Arc<Mutex<Option<TcpStream>>> = Arc::default();
-    let (sender, came) = mpsc::channel();
+    let (sender, arrived) = mpsc::channel();
     let (server, ended) = server(move |number, id, stream| match (number, id) {
         (0, 1) => ok(stream, 1),
         // Answered once another connection has come.
@@ -133,17 +133,17 @@ fn silent_connection_finishes_requests_but_takes_no_new_ones() {
     });
     run(async {
         let client = client();
-        assert_eq!(asked(&H2, &client, &server).await, OK);
+        assert_eq!(send(&H2, &client, &server).await, OK);
         let others = async {
-            next(came).await;
-            let late = asked(&HASTY, &client, &server).await;
+            next(arrived).await;
+            let late = send(&HASTY, &client, &server).await;
             assert_eq!(late, Err(TransportError::Timeout("response")));
             assert_eq!(server.connections(), 1);
             for _ in 0..2 {
-                assert_eq!(asked(&H2, &client, &server).await, OK);
+                assert_eq!(send(&H2, &client, &server).await, OK);
             }
         };
-        let (patient, ()) = tokio::join!(asked(&H2, &client, &server), others);
+        let (patient, ()) = tokio::join!(send(&H2, &client, &server), others);
         assert_eq!(patient, OK);
         assert_eq!(server.connections(), 2);
         // The first connection has no request left.
@@ -154,22 +154,22 @@ fn silent_connection_finishes_requests_but_takes_no_new_ones() {
 #[test]
 fn connection_silent_within_content_takes_no_new_request() {
     let (server, _ended) = server(|number, id, stream| match number {
-        0 => says(stream, id, 0),
+        0 => send_head(stream, id, 0),
         _ => ok(stream, id),
     });
     run(async {
         let client = client();
-        let ask = Ask { idle_ms: 100, ..H2 };
-        let late = asked(&ask, &client, &server).await;
+        let request = Ask { idle_ms: 100, ..H2 };
+        let late = send(&request, &client, &server).await;
         assert_eq!(late, Err(TransportError::Timeout("byte of the body")));
-        assert_eq!(asked(&H2, &client, &server).await, OK);
+        assert_eq!(send(&H2, &client, &server).await, OK);
         assert_eq!(server.connections(), 2);
     });
 }
 
 #[test]
 fn a_connection_with_traffic_outlives_a_request_timeout() {
-    let is_kept = |head_ms| {
+    let is_reused = |head_ms| {
         let (server, _ended) = server(|_, id, stream| match id {
             1 => {
                 let mut stream = stream.try_clone().unwrap();
@@ -184,13 +184,13 @@ fn a_connection_with_traffic_outlives_a_request_timeout() {
         });
         run(async {
             let client = client();
-            let ask = Ask { head_ms, ..H2 };
-            let late = asked(&ask, &client, &server).await;
+            let request = Ask { head_ms, ..H2 };
+            let late = send(&request, &client, &server).await;
             assert_eq!(late, Err(TransportError::Timeout("response")));
-            assert_eq!(asked(&H2, &client, &server).await, OK);
+            assert_eq!(send(&H2, &client, &server).await, OK);
             server.connections() == 1
         })
     };
     // A machine that stalls for this long may deliver no frame in time.
-    assert!([200, 1_000, 5_000].into_iter().any(is_kept));
+    assert!([200, 1_000, 5_000].into_iter().any(is_reused));
 }

@@ -16,7 +16,7 @@ fn is_kind(error: &TransportError, expected: &TransportError) -> bool {
 }
 
 /// Long enough for a busy machine, and short enough for a test.
-const ASK: Ask<'static> = Ask { head_ms: 300, idle_ms: 300, is_repeatable: false, ..GET };
+const REQUEST: Ask<'static> = Ask { head_ms: 300, idle_ms: 300, is_repeatable: false, ..GET };
 
 #[test]
 fn each_http_fault_gives_a_named_error() {
@@ -25,7 +25,7 @@ fn each_http_fault_gives_a_named_error() {
         run(async {
             let client = client();
             for _ in 0..2 {
-                let error = ASK.whole(&client, &server.url()).await.unwrap_err();
+                let error = REQUEST.whole(&client, &server.url()).await.unwrap_err();
                 assert!(is_kind(&error, &expected), "{case}: {error:?}");
             }
         });
@@ -77,7 +77,7 @@ fn trickling_response_head_times_out() {
         }
     });
     run(async {
-        let error = ASK.whole(&client(), &server.url()).await;
+        let error = REQUEST.whole(&client(), &server.url()).await;
         assert_eq!(error, Err(TransportError::Timeout("response")));
     });
 }

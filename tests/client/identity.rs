@@ -18,18 +18,18 @@ use peregrine::client::{
 
 use crate::{
     scripted::*,
-    stream_faults::{ALL, Over, Said, item, stream},
+    stream_faults::{ALL, ItemKind, Over, item, stream},
 };
 
 /// A client with this field, of a card from `card_url` with its interface at `url`.
-fn with_field(name: &str, url: &str, given: Credentials) -> Client<Scripted> {
+fn with_field(name: &str, url: &str, credentials: Credentials) -> Client<Scripted> {
     let card = AgentCard::read(card("HTTP+JSON", url).as_bytes()).unwrap();
     let card_url = HttpOrigin::parse("https://agent.test/card").unwrap();
-    let builder = ClientBuilder::new().credentials(given).field(name, "hidden").unwrap();
+    let builder = ClientBuilder::new().credentials(credentials).field(name, "hidden").unwrap();
     builder.connect_over(Scripted::new(|_| Reply::json(MESSAGE)), card, Some(card_url)).unwrap()
 }
 
-fn said(client: &Client<Scripted>) -> (Result<(), ClientError>, String) {
+fn send_hello(client: &Client<Scripted>) -> (Result<(), ClientError>, String) {
     let sent = settled(client.send(&SendRequest::text("hello"))).map(|_| ());
     (sent, client.transport().fields.lock().unwrap().concat())
 }
@@ -43,31 +43,33 @@ fn authentication_fields_go_only_to_allowed_origins() {
     ];
     for name in NAMES {
         for (url, error) in elsewhere {
-            let (sent, fields) = said(&with_field(name, url, Credentials::default()));
+            let (sent, fields) = send_hello(&with_field(name, url, Credentials::default()));
             let origin = HttpOrigin::parse(url).unwrap().origin;
             let expected = ClientErrorKind::Credentials(error(origin));
             assert_eq!(sent.unwrap_err().kind, expected, "{name} {url}");
             assert_eq!(fields, "");
         }
         let (sent, fields) =
-            said(&with_field(name, "https://agent.test/a", Credentials::default()));
+            send_hello(&with_field(name, "https://agent.test/a", Credentials::default()));
         assert!(sent.is_ok() && fields.contains(&format!("{name}: hidden\r\n")), "{fields}");
         let allows_other_origins = Credentials {
             allows_other_origins: true,
             allows_plain_http: true,
             ..Credentials::default()
         };
-        let (sent, fields) = said(&with_field(name, "http://other.test", allows_other_origins));
+        let (sent, fields) =
+            send_hello(&with_field(name, "http://other.test", allows_other_origins));
         assert!(sent.is_ok() && fields.contains("hidden"), "{fields}");
     }
     // Over plain http to another machine, even if the card came from there.
-    let given = Credentials { allows_other_origins: true, ..Credentials::default() };
-    let (sent, fields) = said(&with_field("Cookie", "http://other.test", given));
+    let credentials = Credentials { allows_other_origins: true, ..Credentials::default() };
+    let (sent, fields) = send_hello(&with_field("Cookie", "http://other.test", credentials));
     let kind = sent.unwrap_err().kind.clone();
     let is_plain = matches!(kind, ClientErrorKind::Credentials(CredentialsError::PlainHttp(_)));
     assert!(is_plain && fields.is_empty(), "{kind:?}");
     // Any other field goes to every origin.
-    let (sent, fields) = said(&with_field("X-Tenant", "https://evil.test", Credentials::default()));
+    let (sent, fields) =
+        send_hello(&with_field("X-Tenant", "https://evil.test", Credentials::default()));
     assert!(sent.is_ok() && fields.contains("X-Tenant: hidden"));
 }
 
@@ -81,7 +83,7 @@ fn api_key_field_of_the_card_is_treated_as_credential() {
     let builder = ClientBuilder::new().field("X-Tenant", "hidden").unwrap();
     let transport = Scripted::new(|_| Reply::json(MESSAGE));
     let client = builder.connect_over(transport, card, Some(card_url)).unwrap();
-    let (sent, fields) = said(&client);
+    let (sent, fields) = send_hello(&client);
     assert!(matches!(sent.unwrap_err().kind, ClientErrorKind::Credentials(_)));
     assert_eq!(fields, "");
 }
@@ -96,9 +98,9 @@ fn oauth() -> OAuthClient {
 /// A client with a token of `login.test`, and its agent at `agent.test`.
 fn with_tokens(transport: Scripted, binding: &str) -> Client<Scripted> {
     let card = AgentCard::read(card(binding, "https://agent.test").as_bytes()).unwrap();
-    let given = Credentials { oauth: Some(oauth()), ..Credentials::default() };
+    let credentials = Credentials { oauth: Some(oauth()), ..Credentials::default() };
     let limits = ClientLimits { pool_idle_ms: 1_000_000, ..ClientLimits::default() };
-    let builder = ClientBuilder::new().credentials(given).limits(limits);
+    let builder = ClientBuilder::new().credentials(credentials).limits(limits);
     builder.connect_over(transport, card, None).unwrap()
 }
 
@@ -110,9 +112,9 @@ fn is_for_token(request: &HttpRequest<'_>) -> bool {
     request.origin.to_string() == "https://login.test"
 }
 
-fn asked_of(client: &Client<Scripted>, origin: &str) -> usize {
-    let asked = client.transport().asked.lock().unwrap();
-    asked.iter().filter(|url| url.starts_with(origin)).count()
+fn requests_to(client: &Client<Scripted>, origin: &str) -> usize {
+    let requests = client.transport().requests.lock().unwrap();
+    requests.iter().filter(|url| url.starts_with(origin)).count()
 }
 
 #[test]
@@ -134,7 +136,7 @@ fn refused_token_that_expires_is_renewed_only_once() {
     let client = with_tokens(transport, "HTTP+JSON");
     settled(client.send(&SendRequest::text("hello"))).unwrap();
     // The client does not fetch a token only to drop it.
-    assert_eq!(asked_of(&client, "https://login.test"), 2);
+    assert_eq!(requests_to(&client, "https://login.test"), 2);
 }
 
 /// A refusal of a token: by the head of the response, or in gRPC by the trailers.
@@ -161,13 +163,15 @@ fn answered(over: Over, request: &HttpRequest<'_>, is_stream: bool) -> Reply {
         (_, false) => 1,
         (_, true) => 2,
     };
-    let said = item(over, Said::Task, id);
+    let answer = item(over, ItemKind::Task, id);
     match (over, is_stream) {
         (Over::JsonRpc, false) => {
             Reply::json(&format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{TASK}}}"#))
         }
         (Over::Rest, false) => Reply::json(TASK),
-        (_, _) => stream(over, request, vec![Piece::Bytes(said)]).trailers(&[("grpc-status", "0")]),
+        (_, _) => {
+            stream(over, request, vec![Piece::Bytes(answer)]).trailers(&[("grpc-status", "0")])
+        }
     }
 }
 
@@ -187,9 +191,9 @@ fn a_token_that_is_refused_is_renewed_once_over_each_binding() {
                         Err(error) => Some(error),
                     }
                 });
-                let asked = ["login", "agent"]
-                    .map(|host| asked_of(&client, &format!("https://{host}.test")));
-                (error.map(|error| error.kind.clone()), asked)
+                let counts = ["login", "agent"]
+                    .map(|host| requests_to(&client, &format!("https://{host}.test")));
+                (error.map(|error| error.kind.clone()), counts)
             };
             let fetched = AtomicU64::new(0);
             let renews = Scripted::new(move |request| {
@@ -218,11 +222,11 @@ fn a_token_that_is_refused_is_renewed_once_over_each_binding() {
 /// A stream that refuses the token by its first item, or in gRPC by the trailers.
 fn refused_late(over: Over, request: &HttpRequest<'_>, number: u64) -> Reply {
     const ERROR: &str = r#""error":{"code":401,"status":"UNAUTHENTICATED","message":"who?"}"#;
-    let said = format!(r#"{{"jsonrpc":"2.0","id":"{number}",{ERROR}}}"#);
+    let response = format!(r#"{{"jsonrpc":"2.0","id":"{number}",{ERROR}}}"#);
     let pieces = match over {
-        Over::WebSocket => vec![frame(&said)],
+        Over::WebSocket => vec![frame(&response)],
         Over::Rest => vec![Piece::Bytes(format!("data: {{{ERROR}}}\n\n").into())],
-        Over::JsonRpc => vec![Piece::Bytes(format!("data: {said}\n\n").into())],
+        Over::JsonRpc => vec![Piece::Bytes(format!("data: {response}\n\n").into())],
         Over::Grpc => return unauthorized(over, true),
     };
     stream(over, request, pieces)
@@ -231,7 +235,7 @@ fn refused_late(over: Over, request: &HttpRequest<'_>, number: u64) -> Reply {
 /// Follows a stream over connections that are answered by `script`: `T` the task, `A` an artifact,
 /// both and then a break, `R` a token that is refused late, `H` refused by the head, `B`
 /// overloaded. Returns the error, and how often the token endpoint and the agent were called.
-fn taken_up(over: Over, script: &'static str) -> (Option<ClientErrorKind>, [usize; 2]) {
+fn resumed(over: Over, script: &'static str) -> (Option<ClientErrorKind>, [usize; 2]) {
     let (fetched, opened) = (AtomicU64::new(0), AtomicU64::new(0));
     let client = with_tokens(
         Scripted::new(move |request| {
@@ -239,16 +243,16 @@ fn taken_up(over: Over, script: &'static str) -> (Option<ClientErrorKind>, [usiz
                 return token(fetched.fetch_add(1, Relaxed) + 1);
             }
             let number = opened.fetch_add(1, Relaxed) + 1;
-            let said = match script.as_bytes().get(number as usize - 1) {
-                Some(b'T') => Said::Task,
-                Some(b'A') => Said::Artifact("t", number as usize),
+            let kind = match script.as_bytes().get(number as usize - 1) {
+                Some(b'T') => ItemKind::Task,
+                Some(b'A') => ItemKind::Artifact("t", number as usize),
                 Some(b'R') => return refused_late(over, request, number),
                 Some(b'H') => return unauthorized(over, false),
                 Some(b'B') => return Reply::of(429, &[], ""),
                 Some(_) | None => return Reply::of(418, &[], ""),
             };
-            let said = Piece::Bytes(item(over, said, number));
-            stream(over, request, vec![said, Piece::Break])
+            let piece = Piece::Bytes(item(over, kind, number));
+            stream(over, request, vec![piece, Piece::Break])
         }),
         over.binding(),
     );
@@ -262,8 +266,9 @@ fn taken_up(over: Over, script: &'static str) -> (Option<ClientErrorKind>, [usiz
             }
         }
     });
-    let asked = ["login", "agent"].map(|host| asked_of(&client, &format!("https://{host}.test")));
-    (error.map(|error| error.kind.clone()), asked)
+    let counts =
+        ["login", "agent"].map(|host| requests_to(&client, &format!("https://{host}.test")));
+    (error.map(|error| error.kind.clone()), counts)
 }
 
 #[test]
@@ -272,7 +277,7 @@ fn a_token_refused_at_a_resumption_is_renewed_once() {
     // The stream ends with a named error, after all earlier requests.
     let end = Some(ClientErrorKind::NotA2a(418));
     for over in ALL {
-        for (script, error, asked) in [
+        for (script, error, expected) in [
             ("TRT", &end, [2, 4]),
             ("THT", &end, [2, 4]),
             ("TRR", &unauthorized, [2, 3]),
@@ -283,8 +288,8 @@ fn a_token_refused_at_a_resumption_is_renewed_once() {
             ("TBRT", &end, [2, 5]),
             ("TRTRT", &end, [3, 6]),
         ] {
-            let (kind, counts) = taken_up(over, script);
-            assert_eq!((&kind, counts), (error, asked), "{over:?} {script}");
+            let (kind, counts) = resumed(over, script);
+            assert_eq!((&kind, counts), (error, expected), "{over:?} {script}");
         }
     }
 }
@@ -312,12 +317,12 @@ fn callers_own_field_replaces_a_credential() {
         let builder = ClientBuilder::new().credentials(all.clone()).field(name, "own").unwrap();
         let card = AgentCard::read(card.as_bytes()).unwrap();
         let client = builder.connect_over(transport, card, None).unwrap();
-        let (sent, fields) = said(&client);
+        let (sent, fields) = send_hello(&client);
         sent.unwrap();
         let lines = fields.to_ascii_lowercase();
         assert_eq!(lines.matches(&format!("{name}:")).count(), 1, "{fields}");
         assert!(fields.contains(": own\r\n") && !fields.contains(replaced), "{fields}");
-        assert_eq!(asked_of(&client, "https://login.test"), 0);
+        assert_eq!(requests_to(&client, "https://login.test"), 0);
     }
 }
 
@@ -358,12 +363,12 @@ fn langsmith_task_id_may_have_a_context_prefix() {
 
 #[test]
 fn send_to_a_task_rejects_response_of_another_task() {
-    let of = |said: &'static str| {
+    let of = |answer: &'static str| {
         let transport = Scripted::new(move |request| match request.target.ends_with(":send") {
-            true => Reply::json(said),
+            true => Reply::json(answer),
             false => {
                 let media = ("content-type", "text/event-stream");
-                Reply::of(200, &[media], &format!("data: {said}\n\n"))
+                Reply::of(200, &[media], &format!("data: {answer}\n\n"))
             }
         });
         client(transport, "HTTP+JSON", "https://agent.test")
@@ -387,17 +392,17 @@ fn send_to_a_task_rejects_response_of_another_task() {
             }
         }
     };
-    for (said, id, expected) in [
+    for (answer, id, expected) in [
         (TASK, "t", false),
         (TASK, "t-1", true),
         (ESCAPED, "\u{fc}", false),
         (ESCAPED, "u", true),
         (MESSAGE, "t-1", false),
     ] {
-        let sent = settled(of(said).send(&named(id))).map(drop);
+        let sent = settled(of(answer).send(&named(id))).map(drop);
         let error = sent.err().map(|error| error.kind.clone());
-        assert_eq!(error, expected.then_some(ClientErrorKind::OtherTask), "{said} {id}");
-        assert_eq!(is_other(&of(said), &named(id)), expected, "{said} {id}");
+        assert_eq!(error, expected.then_some(ClientErrorKind::OtherTask), "{answer} {id}");
+        assert_eq!(is_other(&of(answer), &named(id)), expected, "{answer} {id}");
     }
     assert!(is_other(&of(ARTIFACT), &named("t-1")) && !is_other(&of(ARTIFACT), &named("t")));
     assert!(!is_other(&of(TASK), &SendRequest::text("new")));
@@ -416,7 +421,7 @@ fn stream_without_events_gives_stream_lost_error() {
     let mut stream = settled(client.stream(&request)).unwrap();
     let error = settled(stream.next()).unwrap().map(drop).unwrap_err();
     assert_eq!(error.kind, ClientErrorKind::StreamLost);
-    assert_eq!(asked_of(&client, "https://agent.test"), 1);
+    assert_eq!(requests_to(&client, "https://agent.test"), 1);
 }
 
 #[test]
@@ -435,8 +440,8 @@ fn an_endless_token_answer_times_out() {
 fn secret_in_authorization_server_error_is_redacted() {
     for repeated in ["hidden-secret", "hidden-refresh"] {
         let transport = Scripted::new(move |_| {
-            let said = format!(r#"{{"error":"x {repeated}","error_description":"{repeated}!"}}"#);
-            Reply::of(400, &[], &said)
+            let body = format!(r#"{{"error":"x {repeated}","error_description":"{repeated}!"}}"#);
+            Reply::of(400, &[], &body)
         });
         let (client, limits) = (oauth(), ClientLimits::default());
         let OAuthSource::Server(server) = &client.source else { panic!("a server") };
@@ -466,11 +471,11 @@ fn websocket_is_not_reused_with_other_credentials() {
     for _ in 0..2 {
         settled(client.send(&SendRequest::text("hello"))).unwrap();
     }
-    assert_eq!(asked_of(&client, "https://agent.test"), 1);
+    assert_eq!(requests_to(&client, "https://agent.test"), 1);
     // The token is renewed half a minute before it expires, while the session is still young.
     clock.store(71_000, Relaxed);
     settled(client.send(&SendRequest::text("hello"))).unwrap();
-    assert_eq!(asked_of(&client, "https://agent.test"), 2);
+    assert_eq!(requests_to(&client, "https://agent.test"), 2);
     let fields = client.transport().fields.lock().unwrap().concat();
     assert!(fields.contains("token-1\r\n") && fields.contains("token-2\r\n"));
 }
@@ -486,14 +491,14 @@ fn idle_websocket_is_not_reused_after_pool_idle_ms() {
     settled(client.send(&SendRequest::text("hello"))).unwrap();
     clock.fetch_add(idle_ms - 1, Relaxed);
     settled(client.send(&SendRequest::text("hello"))).unwrap();
-    assert_eq!(asked_of(&client, "http://agent.test"), 1);
+    assert_eq!(requests_to(&client, "http://agent.test"), 1);
     clock.fetch_add(idle_ms, Relaxed);
     settled(client.send(&SendRequest::text("hello"))).unwrap();
-    assert_eq!(asked_of(&client, "http://agent.test"), 2);
+    assert_eq!(requests_to(&client, "http://agent.test"), 2);
 }
 
 /// A client of a card with these interfaces, in this order.
-fn of_interfaces(urls: &[&str], given: Credentials, transport: Scripted) -> Client<Scripted> {
+fn of_interfaces(urls: &[&str], credentials: Credentials, transport: Scripted) -> Client<Scripted> {
     let one = |url: &&str| {
         format!(r#"{{"url":"{url}","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"}}"#)
     };
@@ -506,7 +511,10 @@ fn of_interfaces(urls: &[&str], given: Credentials, transport: Scripted) -> Clie
     );
     let card = AgentCard::read(card.as_bytes()).unwrap();
     let card_url = HttpOrigin::parse("https://agent.test/card").unwrap();
-    ClientBuilder::new().credentials(given).connect_over(transport, card, Some(card_url)).unwrap()
+    ClientBuilder::new()
+        .credentials(credentials)
+        .connect_over(transport, card, Some(card_url))
+        .unwrap()
 }
 
 #[test]
@@ -519,7 +527,7 @@ fn a_dead_server_is_reported_within_10_s() {
         Scripted::failing(|_| Some(TransportError::Timeout("connection"))),
     );
     settled(client.send(&SendRequest::text("hello"))).unwrap_err();
-    assert_eq!(client.transport().asked.lock().unwrap().len(), 1);
+    assert_eq!(client.transport().requests.lock().unwrap().len(), 1);
     // A refused attempt is retried for some seconds of the clock.
     let client = of_interfaces(
         &["https://agent.test/a"],
@@ -527,7 +535,7 @@ fn a_dead_server_is_reported_within_10_s() {
         Scripted::failing(|_| Some(TransportError::Connect("refused".to_owned()))),
     );
     settled(client.send(&SendRequest::text("hello"))).unwrap_err();
-    assert!(client.transport().asked.lock().unwrap().len() > 1);
+    assert!(client.transport().requests.lock().unwrap().len() > 1);
     assert!(client.transport().now_ms.load(Relaxed) < 10_000);
 }
 
@@ -548,8 +556,11 @@ fn interface_fallback_keeps_tls_and_leaks_no_credentials() {
         let urls = ["https://agent.test/a", second, third];
         let client = of_interfaces(&urls, bearer(), Scripted::failing(is_dead));
         settled(client.send(&SendRequest::text("hello"))).unwrap_err();
-        let asked = client.transport().asked.lock().unwrap().clone();
-        assert!(asked.iter().all(|asked| asked.starts_with("https://agent.test/")), "{asked:?}");
+        let requests = client.transport().requests.lock().unwrap().clone();
+        assert!(
+            requests.iter().all(|request| request.starts_with("https://agent.test/")),
+            "{requests:?}"
+        );
     }
     // Without a credential, another origin with TLS is called.
     let card = card("HTTP+JSON", "https://agent.test/a");
@@ -559,7 +570,7 @@ fn interface_fallback_keeps_tls_and_leaks_no_credentials() {
     let card = AgentCard::read(card.as_bytes()).unwrap();
     let client = ClientBuilder::new().connect_over(Scripted::failing(is_dead), card, None).unwrap();
     settled(client.send(&SendRequest::text("hello"))).unwrap();
-    let asked = client.transport().asked.lock().unwrap().clone();
-    assert_eq!(asked.last().unwrap(), "https://other.test/c/message:send", "{asked:?}");
-    assert!(!asked.iter().any(|asked| asked.starts_with("http://")), "{asked:?}");
+    let requests = client.transport().requests.lock().unwrap().clone();
+    assert_eq!(requests.last().unwrap(), "https://other.test/c/message:send", "{requests:?}");
+    assert!(!requests.iter().any(|request| request.starts_with("http://")), "{requests:?}");
 }

@@ -79,11 +79,11 @@ impl InProcess {
 impl InProcess {
     /// Yields once, if everything is slow.
     async fn wait(&self) {
-        let mut left = u32::from(self.mischief.lock().unwrap().is_slow);
-        poll_fn(|cx| match left.checked_sub(1) {
+        let mut remaining = u32::from(self.mischief.lock().unwrap().is_slow);
+        poll_fn(|cx| match remaining.checked_sub(1) {
             None => Poll::Ready(()),
             Some(rest) => {
-                left = rest;
+                remaining = rest;
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -99,14 +99,14 @@ fn now(ms: &AtomicU64) -> Now {
 
 /// Output of the engine that the client has not read.
 #[derive(Default)]
-struct Said {
+struct EngineOutput {
     status: u16,
     fields: Vec<(String, Vec<u8>)>,
     body: Vec<u8>,
     is_over: bool,
 }
 
-impl ResponseSink for Said {
+impl ResponseSink for EngineOutput {
     fn head(&mut self, head: &HeadParts) {
         self.status = head.status;
         head.for_each_field(|name, value| {
@@ -131,9 +131,9 @@ pub struct InProcessResponse {
     worker: Arc<Mutex<Worker>>,
     now_ms: Arc<AtomicU64>,
     exchange: Exchange,
-    said: Said,
+    output: EngineOutput,
     /// Bytes until it breaks.
-    left: usize,
+    remaining: usize,
     without_numbers: bool,
     without_end: bool,
     is_slow: bool,
@@ -141,21 +141,25 @@ pub struct InProcessResponse {
 }
 
 impl InProcessResponse {
-    fn go_on(&mut self, wake: &Waker) {
+    fn poll_engine(&mut self, wake: &Waker) {
         let (worker, out) = (&mut *self.worker.lock().unwrap(), &mut Vec::new());
         let (engine, now) = (&*self.engine, now(&self.now_ms));
         let mut cx = Cx { engine, worker, now, wake, out, unsent: 0, peer: Peer::default() };
-        let _ = self.exchange.poll(&mut cx, &mut self.said);
+        let _ = self.exchange.poll(&mut cx, &mut self.output);
     }
 }
 
 impl HttpResponse for InProcessResponse {
     fn status(&self) -> u16 {
-        self.said.status
+        self.output.status
     }
 
     fn field(&self, name: &str) -> Option<&[u8]> {
-        self.said.fields.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_slice())
+        self.output
+            .fields
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_slice())
     }
 
     fn poll_read(
@@ -169,24 +173,24 @@ impl HttpResponse for InProcessResponse {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if self.said.body.is_empty() && !self.said.is_over {
-            self.go_on(cx.waker());
+        if self.output.body.is_empty() && !self.output.is_over {
+            self.poll_engine(cx.waker());
         }
         if self.without_numbers {
-            let text = String::from_utf8(std::mem::take(&mut self.said.body)).unwrap();
+            let text = String::from_utf8(std::mem::take(&mut self.output.body)).unwrap();
             let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("id:"));
-            self.said.body = lines.collect::<String>().into_bytes();
+            self.output.body = lines.collect::<String>().into_bytes();
         }
-        if !self.said.body.is_empty() {
-            if self.left == 0 {
+        if !self.output.body.is_empty() {
+            if self.remaining == 0 {
                 return Poll::Ready(Err(TransportError::Closed { before_response: false }));
             }
-            let count = self.said.body.len().min(room).min(self.left);
-            self.left -= count;
-            out.extend(self.said.body.drain(..count));
+            let count = self.output.body.len().min(room).min(self.remaining);
+            self.remaining -= count;
+            out.extend(self.output.body.drain(..count));
             return Poll::Ready(Ok(true));
         }
-        let has_ended = self.said.is_over && !self.without_end;
+        let has_ended = self.output.is_over && !self.without_end;
         if has_ended { Poll::Ready(Ok(false)) } else { Poll::Pending }
     }
 
@@ -206,20 +210,20 @@ impl Transport for InProcess {
         self.requests.fetch_add(1, Relaxed);
         let is_stream = request.fields.iter().any(|(_, value)| value == "text/event-stream");
         self.wait().await;
-        let (left, without_numbers, without_end, is_slow) = {
+        let (remaining, without_numbers, without_end, is_slow) = {
             let mut mischief = self.mischief.lock().unwrap();
             let is_cut = is_stream && !mischief.cuts.is_empty();
-            let left = if is_cut { mischief.cuts.remove(0) } else { usize::MAX };
+            let remaining = if is_cut { mischief.cuts.remove(0) } else { usize::MAX };
             let Mischief { without_numbers, without_end, is_slow, .. } = *mischief;
-            (left, without_numbers, is_stream && without_end, is_slow)
+            (remaining, without_numbers, is_stream && without_end, is_slow)
         };
         let length = request.body.len().to_string();
-        let kept = request
+        let forwarded = request
             .fields
             .iter()
             .filter(|(name, _)| !(without_numbers && name.eq_ignore_ascii_case("last-event-id")));
         let length = (request.method == HttpMethod::Post).then_some(("Content-Length", &*length));
-        let all = kept.chain(length);
+        let all = forwarded.chain(length);
         let fields: Vec<(&[u8], &[u8])> =
             all.map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
         let parts = RequestParts {
@@ -247,16 +251,16 @@ impl Transport for InProcess {
             worker: Arc::clone(&self.worker),
             now_ms: Arc::clone(&self.now_ms),
             exchange,
-            said: Said::default(),
-            left,
+            output: EngineOutput::default(),
+            remaining,
             without_numbers,
             without_end,
             is_slow,
             has_waited: false,
         };
         poll_fn(|cx| {
-            response.go_on(cx.waker());
-            if response.said.status > 0 { Poll::Ready(()) } else { Poll::Pending }
+            response.poll_engine(cx.waker());
+            if response.output.status > 0 { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
         Ok(response)

@@ -44,33 +44,33 @@ fn is_conditional(request: &HttpRequest<'_>) -> bool {
 
 /// A client with credentials, made at this time, and its requests for the card.
 fn discovered(
-    known: Option<KnownCard>,
+    cached: Option<KnownCard>,
     at_ms: u64,
     script: impl Fn(&HttpRequest<'_>) -> Reply + Send + Sync + 'static,
 ) -> (Result<Client<Scripted>, ClientError>, Vec<String>) {
     let clock = Arc::new(AtomicU64::new(at_ms));
     let transport = Scripted::with_clock(&clock, script);
-    let asked = Arc::clone(&transport.asked);
+    let requests = Arc::clone(&transport.requests);
     let mut builder = ClientBuilder::new().field("Authorization", "hidden").unwrap();
-    if let Some(known) = known {
-        builder = builder.known_card(known);
+    if let Some(cached) = cached {
+        builder = builder.known_card(cached);
     }
     let client = settled(builder.discover_over(transport, AGENT));
-    let asked = asked.lock().unwrap().clone();
-    (client, asked)
+    let requests = requests.lock().unwrap().clone();
+    (client, requests)
 }
 
 /// The first card, read at 1 ms.
 fn first() -> KnownCard {
-    let (client, asked) = discovered(None, 1, |request| serve("first", request));
-    assert_eq!(asked, [NEW]);
+    let (client, requests) = discovered(None, 1, |request| serve("first", request));
+    assert_eq!(requests, [NEW]);
     client.unwrap().known_card().unwrap()
 }
 
 /// The same card, served by another origin than the caller named.
 fn first_elsewhere() -> KnownCard {
-    let (client, asked) = discovered(None, 1, lead_elsewhere);
-    assert_eq!(asked, [NEW, OTHER]);
+    let (client, requests) = discovered(None, 1, lead_elsewhere);
+    assert_eq!(requests, [NEW, OTHER]);
     client.unwrap().known_card().unwrap()
 }
 
@@ -81,22 +81,25 @@ fn lead_elsewhere(request: &HttpRequest<'_>) -> Reply {
     }
 }
 
-fn unasked(request: &HttpRequest<'_>) -> Reply {
+fn unrequested(request: &HttpRequest<'_>) -> Reply {
     unreachable!("{} is not asked", request.origin)
 }
 
 /// True: the credentials go to the interface.
-fn says_who_calls(client: &Client<Scripted>) -> bool {
-    let before = client.transport().asked.lock().unwrap().len();
+fn sends_credentials(client: &Client<Scripted>) -> bool {
+    let before = client.transport().requests.lock().unwrap().len();
     let sent = settled(client.send(&SendRequest::text("hello")));
-    let asked = client.transport().asked.lock().unwrap()[before..].to_vec();
+    let requests = client.transport().requests.lock().unwrap()[before..].to_vec();
     match sent {
         Err(error) if matches!(error.kind, ClientErrorKind::Credentials(_)) => {
-            assert!(asked.is_empty() && !client.interface().is_card_origin);
+            assert!(requests.is_empty() && !client.interface().is_card_origin);
             false
         }
         _ => {
-            assert!(asked.iter().all(|asked| asked.ends_with("with a token")), "{asked:?}");
+            assert!(
+                requests.iter().all(|request| request.ends_with("with a token")),
+                "{requests:?}"
+            );
             true
         }
     }
@@ -104,35 +107,35 @@ fn says_who_calls(client: &Client<Scripted>) -> bool {
 
 #[test]
 fn fresh_cached_card_is_not_requested() {
-    let (client, asked) = discovered(Some(first()), 1_000, unasked);
+    let (client, requests) = discovered(Some(first()), 1_000, unrequested);
     let client = client.unwrap();
-    assert_eq!((&*client.card().name, asked.len()), ("first", 0));
+    assert_eq!((&*client.card().name, requests.len()), ("first", 0));
     assert!(!settled(client.refresh_card()).unwrap());
     // The next client has it cached as well, and for no longer than the first.
-    let known = client.known_card();
-    let (_, asked) = discovered(known.clone(), 1_000, unasked);
-    assert_eq!(asked.len(), 0);
-    let (_, asked) = discovered(known, 1_001, |request| serve("second", request));
-    assert_eq!(asked.len(), 1);
+    let cached = client.known_card();
+    let (_, requests) = discovered(cached.clone(), 1_000, unrequested);
+    assert_eq!(requests.len(), 0);
+    let (_, requests) = discovered(cached, 1_001, |request| serve("second", request));
+    assert_eq!(requests.len(), 1);
 }
 
 #[test]
 fn stale_card_is_revalidated_once_and_is_fresh_again() {
-    let (client, asked) = discovered(Some(first()), 5_000, |request| {
+    let (client, requests) = discovered(Some(first()), 5_000, |request| {
         assert!(is_conditional(request));
         Reply::of(304, FIELDS, "")
     });
     let client = client.unwrap();
-    assert_eq!((&*client.card().name, asked), ("first", vec![NEW.to_owned()]));
-    let (client, asked) = discovered(client.known_card(), 5_999, unasked);
-    assert_eq!((&*client.unwrap().card().name, asked.len()), ("first", 0));
+    assert_eq!((&*client.card().name, requests), ("first", vec![NEW.to_owned()]));
+    let (client, requests) = discovered(client.known_card(), 5_999, unrequested);
+    assert_eq!((&*client.unwrap().card().name, requests.len()), ("first", 0));
 }
 
 /// Within an origin its validators stay valid, and the next request goes to the new URL.
 #[test]
 fn card_moved_within_its_origin_is_revalidated() {
     const MOVED: &str = "https://agent.test/moved";
-    let (client, asked) = discovered(Some(first()), 5_000, |request| {
+    let (client, requests) = discovered(Some(first()), 5_000, |request| {
         match (request.target, is_conditional(request)) {
             ("/moved", true) => Reply::of(304, FIELDS, ""),
             (_, true) => moved("/moved"),
@@ -140,35 +143,35 @@ fn card_moved_within_its_origin_is_revalidated() {
         }
     });
     let client = client.unwrap();
-    assert_eq!((&*client.card().name, asked), ("first", [NEW, MOVED].map(str::to_owned).into()));
-    assert!(says_who_calls(&client));
-    let (_, asked) = discovered(client.known_card(), 9_000, |_| Reply::of(304, FIELDS, ""));
-    assert_eq!(asked, [MOVED]);
+    assert_eq!((&*client.card().name, requests), ("first", [NEW, MOVED].map(str::to_owned).into()));
+    assert!(sends_credentials(&client));
+    let (_, requests) = discovered(client.known_card(), 9_000, |_| Reply::of(304, FIELDS, ""));
+    assert_eq!(requests, [MOVED]);
 }
 
 #[test]
 fn changed_card_replaces_the_cached_card() {
-    let (client, asked) = discovered(Some(first()), 5_000, |request| {
+    let (client, requests) = discovered(Some(first()), 5_000, |request| {
         assert!(is_conditional(request));
         serve("second", request)
     });
     let client = client.unwrap();
-    assert_eq!((&*client.card().name, asked), ("second", vec![NEW.to_owned()]));
-    let (client, _) = discovered(client.known_card(), 5_999, unasked);
+    assert_eq!((&*client.card().name, requests), ("second", vec![NEW.to_owned()]));
+    let (client, _) = discovered(client.known_card(), 5_999, unrequested);
     assert_eq!(client.unwrap().card().name, "second");
 }
 
 /// As if no card were cached: an older server has replaced the new one.
 #[test]
 fn removed_card_restarts_discovery() {
-    for (name, gone) in [
+    for (name, removed) in [
         ("gone", Reply::of as fn(u16, &[(&'static str, &str)], &str) -> Reply),
         ("moved to where nobody follows", |_, _, _| moved("http://plain.test/")),
         ("moved to nowhere", |_, _, _| Reply::of(302, &[], "")),
     ] {
-        let (client, asked) = discovered(Some(first()), 5_000, move |request| {
+        let (client, requests) = discovered(Some(first()), 5_000, move |request| {
             match (request.target == WELL_KNOWN[0], is_conditional(request)) {
-                (true, true) => gone(410, &[], ""),
+                (true, true) => removed(410, &[], ""),
                 (true, false) => Reply::of(404, &[], ""),
                 (false, is_conditional) => {
                     assert!(!is_conditional, "it is another card's");
@@ -178,18 +181,18 @@ fn removed_card_restarts_discovery() {
         });
         let client = client.unwrap();
         assert_eq!(
-            (&*client.card().name, asked),
+            (&*client.card().name, requests),
             ("old", [NEW, NEW, OLD].map(str::to_owned).into())
         );
-        let (_, asked) = discovered(client.known_card(), 9_000, |request| {
+        let (_, requests) = discovered(client.known_card(), 9_000, |request| {
             assert!(is_conditional(request));
             Reply::of(304, &[], "")
         });
-        assert_eq!(asked, [OLD], "{name}");
+        assert_eq!(requests, [OLD], "{name}");
     }
-    let (client, asked) = discovered(Some(first()), 5_000, |_| Reply::of(404, &[], ""));
+    let (client, requests) = discovered(Some(first()), 5_000, |_| Reply::of(404, &[], ""));
     assert_eq!(client.err().unwrap().kind, ClientErrorKind::NoCard(404));
-    assert_eq!(asked, [NEW, NEW, OLD]);
+    assert_eq!(requests, [NEW, NEW, OLD]);
 }
 
 /// A machine that can answer for the named origin must not choose which origin gets credentials,
@@ -198,7 +201,7 @@ fn removed_card_restarts_discovery() {
 fn cached_card_from_another_origin_stays_untrusted() {
     type Script = fn(&HttpRequest<'_>) -> Reply;
     let cases: [(&str, u64, Script, &[&str]); 6] = [
-        ("fresh", 1_000, unasked, &[]),
+        ("fresh", 1_000, unrequested, &[]),
         ("304", 5_000, |_| Reply::of(304, FIELDS, ""), &[OTHER]),
         ("200", 5_000, |request| serve("second", request), &[OTHER]),
         (
@@ -230,13 +233,13 @@ fn cached_card_from_another_origin_stays_untrusted() {
         ),
     ];
     for (name, at_ms, script, expected) in cases {
-        let (client, asked) = discovered(Some(first_elsewhere()), at_ms, script);
+        let (client, requests) = discovered(Some(first_elsewhere()), at_ms, script);
         let client = client.unwrap();
-        assert_eq!(asked, expected, "{name}");
-        assert!(!says_who_calls(&client), "{name}");
+        assert_eq!(requests, expected, "{name}");
+        assert!(!sends_credentials(&client), "{name}");
         // Reusing the card does not restore its trust either.
-        let (client, _) = discovered(client.known_card(), at_ms, unasked);
-        assert!(!says_who_calls(&client.unwrap()), "{name}");
+        let (client, _) = discovered(client.known_card(), at_ms, unrequested);
+        assert!(!sends_credentials(&client.unwrap()), "{name}");
     }
 }
 
@@ -244,17 +247,17 @@ fn cached_card_from_another_origin_stays_untrusted() {
 /// when the named origin serves the card itself.
 #[test]
 fn card_trust_follows_the_origin_of_the_latest_fetch() {
-    let (client, asked) = discovered(Some(first()), 5_000, lead_elsewhere);
+    let (client, requests) = discovered(Some(first()), 5_000, lead_elsewhere);
     let client = client.unwrap();
-    assert_eq!(asked, [NEW, OTHER]);
-    assert!(!says_who_calls(&client));
-    let known = client.known_card();
-    let (client, asked) = discovered(known, 9_000, |request| match request.origin.host() {
+    assert_eq!(requests, [NEW, OTHER]);
+    assert!(!sends_credentials(&client));
+    let cached = client.known_card();
+    let (client, requests) = discovered(cached, 9_000, |request| match request.origin.host() {
         "agent.test" => serve("home", request),
         _ => Reply::of(404, &[], ""),
     });
-    assert_eq!(asked, [OTHER, NEW]);
-    assert!(says_who_calls(&client.unwrap()));
+    assert_eq!(requests, [OTHER, NEW]);
+    assert!(sends_credentials(&client.unwrap()));
 }
 
 /// A refresh leaves the client's interface unchanged, but its cached card records the new origin
@@ -273,13 +276,13 @@ fn a_refreshed_card_is_cached() {
     clock.store(5_000, Relaxed);
     is_moved.store(1, Relaxed);
     assert!(!settled(client.refresh_card()).unwrap());
-    let (_, asked) = discovered(client.known_card(), 5_999, unasked);
-    assert_eq!(asked.len(), 0);
+    let (_, requests) = discovered(client.known_card(), 5_999, unrequested);
+    assert_eq!(requests.len(), 0);
     clock.store(9_000, Relaxed);
     is_moved.store(2, Relaxed);
     assert!(settled(client.refresh_card()).unwrap());
-    let (next, _) = discovered(client.known_card(), 9_000, unasked);
-    assert!(!says_who_calls(&next.unwrap()));
+    let (next, _) = discovered(client.known_card(), 9_000, unrequested);
+    assert!(!sends_credentials(&next.unwrap()));
 }
 
 #[test]
@@ -297,13 +300,13 @@ fn a_card_with_no_store_is_not_cached() {
     let read = |url: Option<&str>| {
         let card = AgentCard::read(card("HTTP+JSON", AGENT).as_bytes()).unwrap();
         let url = url.map(|url| HttpOrigin::parse(url).unwrap());
-        ClientBuilder::new().connect_over(Scripted::new(unasked), card, url).unwrap()
+        ClientBuilder::new().connect_over(Scripted::new(unrequested), card, url).unwrap()
     };
     assert!(read(None).known_card().is_none());
     // A card that the caller has read from a URL is cached, and requested there.
-    let known = read(Some(AGENT)).known_card();
-    let (_, asked) = discovered(known, 1, |request| serve("first", request));
-    assert_eq!(asked, ["https://agent.test/"]);
+    let cached = read(Some(AGENT)).known_card();
+    let (_, requests) = discovered(cached, 1, |request| serve("first", request));
+    assert_eq!(requests, ["https://agent.test/"]);
 }
 
 #[test]
@@ -320,14 +323,14 @@ fn the_extended_card_is_not_cached() {
     let client = client.unwrap();
     assert_eq!(settled(client.extended_card()).unwrap().name, "extended");
     assert_eq!(client.card().name, "extended");
-    let (next, _) = discovered(client.known_card(), 1, unasked);
+    let (next, _) = discovered(client.known_card(), 1, unrequested);
     assert_eq!(next.unwrap().card().name, "first");
 }
 
 #[test]
 fn cached_card_of_another_url_is_ignored() {
-    let builder = |known| ClientBuilder::new().known_card(known);
-    for (url, is_asked) in [
+    let builder = |cached| ClientBuilder::new().known_card(cached);
+    for (url, is_requested) in [
         ("https://AGENT.test:443", false),
         ("https://agent.test/#card", false),
         ("https://agent.test/a.json", true),
@@ -339,8 +342,8 @@ fn cached_card_of_another_url_is_ignored() {
             serve("second", request)
         });
         let client = settled(builder(first()).discover_over(transport, url)).unwrap();
-        let asked = client.transport().asked.lock().unwrap().len();
-        assert_eq!(asked, usize::from(is_asked), "{url}");
+        let requests = client.transport().requests.lock().unwrap().len();
+        assert_eq!(requests, usize::from(is_requested), "{url}");
     }
 }
 
@@ -349,19 +352,20 @@ fn cached_card_is_verified_with_the_next_clients_keys() {
     let signer = Signer::new();
     let signed = signer.sign(&crate::signed::card("x"));
     let card = signed.clone();
-    let known = discovered(None, 1, move |_| Reply::of(200, FIELDS, &card)).0.unwrap().known_card();
+    let cached =
+        discovered(None, 1, move |_| Reply::of(200, FIELDS, &card)).0.unwrap().known_card();
     let unsigned = first();
     for at_ms in [1, 5_000] {
-        let found = |signer: &Signer, known: KnownCard| {
+        let found = |signer: &Signer, cached: KnownCard| {
             let clock = Arc::new(AtomicU64::new(at_ms));
             let transport = Scripted::with_clock(&clock, |_| Reply::of(304, &[], ""));
-            let builder = ClientBuilder::new().card_keys(signer.keys()).known_card(known);
+            let builder = ClientBuilder::new().card_keys(signer.keys()).known_card(cached);
             settled(builder.discover_over(transport, AGENT)).map(|_| ()).map_err(|e| e.kind.clone())
         };
-        assert_eq!(found(&signer, known.clone().unwrap()), Ok(()));
+        assert_eq!(found(&signer, cached.clone().unwrap()), Ok(()));
         let absent = ClientErrorKind::CardSignature(SignatureError::Absent);
         assert_eq!(found(&signer, unsigned.clone()), Err(absent));
-        let other = found(&Signer::new(), known.clone().unwrap());
+        let other = found(&Signer::new(), cached.clone().unwrap());
         assert!(matches!(other, Err(ClientErrorKind::CardSignature(_))), "{other:?}");
     }
 }
@@ -370,10 +374,10 @@ fn cached_card_is_verified_with_the_next_clients_keys() {
 #[test]
 fn blocking_client_uses_the_cached_card() {
     let heads = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&heads);
+    let received = Arc::clone(&heads);
     let server = wire::RawServer::new(move |_, mut stream| {
         while let Some(head) = wire::read_request(&mut stream) {
-            heard.lock().unwrap().push(head);
+            received.lock().unwrap().push(head);
             let card = card("HTTP+JSON", AGENT);
             let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length:";
             let reply = format!("{head} {}\r\n\r\n{card}", card.len());

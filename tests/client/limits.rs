@@ -49,8 +49,8 @@ fn unanswered_proxy_tunnel_ends_with_connect_timeout() {
                 Proxies::from_variables(|name| (name == "all_proxy").then(|| proxy_url.clone()))
                     .unwrap();
         });
-        let ask = patient(HttpVersion::Any);
-        let error = ask.whole(&client, "https://origin.example/").await.unwrap_err();
+        let request = patient(HttpVersion::Any);
+        let error = request.whole(&client, "https://origin.example/").await.unwrap_err();
         // Both time out at the same moment, so the error may name either.
         let is_late = match &error {
             TransportError::Proxy(why) => why.contains("in time"),
@@ -134,7 +134,7 @@ fn decoded_ratio_is_checked_above_decoded_bytes_free() {
 }
 
 /// The error of a call that gets this many frames without data before its answer.
-fn behind_silent_frames(frame: &[u8], count: usize) -> Option<ClientErrorKind> {
+fn after_silent_frames(frame: &[u8], count: usize) -> Option<ClientErrorKind> {
     let frames = frame.repeat(count);
     let transport = scripted::Scripted::new(move |request| {
         let answer = scripted::result(1, scripted::MESSAGE);
@@ -152,9 +152,9 @@ fn too_many_websocket_control_frames_are_an_error() {
     const PONG: &[u8] = b"\x8a\x00";
     const PING: &[u8] = b"\x89\x00";
     for frame in [PONG, PING] {
-        assert_eq!(behind_silent_frames(frame, 9_900), None);
+        assert_eq!(after_silent_frames(frame, 9_900), None);
         let expected = TransportError::Malformed("too many control frames without a message");
         let expected = Some(ClientErrorKind::Transport(expected));
-        assert_eq!(behind_silent_frames(frame, 10_000), expected);
+        assert_eq!(after_silent_frames(frame, 10_000), expected);
     }
 }

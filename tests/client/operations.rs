@@ -123,9 +123,9 @@ fn assumes_push_sends_webhook_calls_with_one_warning() {
     use std::sync::{Arc, Mutex};
 
     run(async {
-        let (said, mut options) = (Arc::new(Mutex::new(Vec::new())), CallOptions::default());
+        let (warnings, mut options) = (Arc::new(Mutex::new(Vec::new())), CallOptions::default());
         options.assumes_push = true;
-        let sink = Arc::clone(&said);
+        let sink = Arc::clone(&warnings);
         let builder = ClientBuilder::new().options(options);
         let builder = builder.on_warning(move |line| sink.lock().unwrap().push(line.to_owned()));
         let client = client(builder).await;
@@ -135,7 +135,7 @@ fn assumes_push_sends_webhook_calls_with_one_warning() {
             let kind = error.fault_kind();
             assert_eq!(kind, Some(FaultKind::PushNotificationNotSupported), "{error}");
         }
-        let said = said.lock().unwrap();
-        assert!(matches!(&said[..], [one] if one.contains("does not declare")), "{said:?}");
+        let warnings = warnings.lock().unwrap();
+        assert!(matches!(&warnings[..], [one] if one.contains("does not declare")), "{warnings:?}");
     });
 }

@@ -33,7 +33,7 @@ const CREDENTIALS: &str = "Proxy-Authorization: Basic YWwgaWNlOnNlY3JldA==\r\n";
 
 /// A proxy that opens tunnels, and reports the heads that came.
 fn tunnels() -> (RawServer, mpsc::Receiver<String>) {
-    let (sender, came) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     let proxy = RawServer::new(move |_, mut stream| {
         let head = read_head(&mut stream).unwrap();
         let target = head.split(' ').nth(1).unwrap().to_owned();
@@ -48,12 +48,12 @@ fn tunnels() -> (RawServer, mpsc::Receiver<String>) {
         });
         let _ = std::io::copy(&mut origin, &mut stream);
     });
-    (proxy, came)
+    (proxy, received)
 }
 
 #[test]
 fn plain_http_via_proxy_uses_the_absolute_url() {
-    let (sender, came) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     let proxy = RawServer::new(move |_, mut stream| {
         while let Some(request) = read_request(&mut stream) {
             sender.send(request).unwrap();
@@ -69,7 +69,7 @@ fn plain_http_via_proxy_uses_the_absolute_url() {
         }
         assert_eq!(GET.whole(&client, &direct.url()).await.unwrap().1, "direct");
     });
-    let heads: Vec<_> = came.try_iter().collect();
+    let heads: Vec<_> = received.try_iter().collect();
     let head = "GET http://origin.example:81/a?b HTTP/1.1\r\nHost: origin.example:81\r\n";
     assert_eq!(heads, vec![format!("{head}{USER_AGENT}{CREDENTIALS}\r\n"); 2]);
     assert_eq!(proxy.connections(), 1);
@@ -84,7 +84,7 @@ fn https_uses_a_connect_tunnel_with_proxy_credentials() {
     let server = server.allow_host("origin.example").listen("127.0.0.1:0");
     let server = server.tls(Tls::new(&issued.cert_file, &issued.key_file)).start().unwrap();
     let port = server.addrs()[0].port();
-    let (proxy, came) = tunnels();
+    let (proxy, received) = tunnels();
     run(async {
         let tls = ClientTls::default().without_system_authorities().authority(authority.file());
         let client = through(proxy.addr, "", tls);
@@ -98,7 +98,7 @@ fn https_uses_a_connect_tunnel_with_proxy_credentials() {
         let _ = h2.whole(&client, &format!("http://origin.example:{port}/")).await;
     });
     let head = format!("CONNECT origin.example:{port} HTTP/1.1\r\nHost: origin.example:{port}\r\n");
-    let heads: Vec<_> = came.try_iter().collect();
+    let heads: Vec<_> = received.try_iter().collect();
     assert!(
         heads.len() >= 2
             && heads.iter().all(|h| *h == format!("{head}{USER_AGENT}{CREDENTIALS}\r\n"))
@@ -113,15 +113,15 @@ fn proxy_credentials_are_not_sent_to_the_tunneled_origin() {
         let upgraded = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno";
         stream.write_all(upgraded).unwrap();
     });
-    let (proxy, came) = tunnels();
+    let (proxy, received) = tunnels();
     run(async {
         let client = through(proxy.addr, "", ClientTls::default());
         let upgrade = fields(&[("Connection", "Upgrade"), ("Upgrade", "websocket")]);
-        let ask = Ask { fields: upgrade.get(), version: HttpVersion::Http1, ..GET };
+        let request = Ask { fields: upgrade.get(), version: HttpVersion::Http1, ..GET };
         let url = format!("http://origin.example:{}/", origin.addr.port());
-        assert_eq!(ask.whole(&client, &url).await, Ok((403, "no".to_owned())));
+        assert_eq!(request.whole(&client, &url).await, Ok((403, "no".to_owned())));
     });
-    assert!(came.recv().unwrap().contains("Proxy-Authorization"));
+    assert!(received.recv().unwrap().contains("Proxy-Authorization"));
     let head = seen.recv().unwrap();
     assert!(head.starts_with("GET / HTTP/1.1\r\n") && !head.contains("Proxy"), "{head}");
 }

@@ -28,10 +28,10 @@ use crate::{
 /// A server that redirects every request to `location`, and the number of redirects.
 fn sending_on(status: &'static str, location: String) -> (RawServer, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
-    let asked = Arc::clone(&count);
+    let counter = Arc::clone(&count);
     let server = RawServer::new(move |_, mut stream| {
         while read_request(&mut stream).is_some() {
-            asked.fetch_add(1, Relaxed);
+            counter.fetch_add(1, Relaxed);
             let head = format!("HTTP/1.1 {status}\r\nLocation: {location}\r\n");
             let _ = stream.write_all(format!("{head}Content-Length: 0\r\n\r\n").as_bytes());
         }
@@ -48,11 +48,11 @@ fn not_found(client: HttpClient, url: &str) -> (ClientErrorKind, String) {
 
 #[test]
 fn card_discovery_follows_at_most_five_redirects() {
-    let (server, asked) = sending_on("302 Found", "/again".to_owned());
-    let (kind, said) = not_found(client(), &server.url());
+    let (server, count) = sending_on("302 Found", "/again".to_owned());
+    let (kind, message) = not_found(client(), &server.url());
     assert_eq!(kind, ClientErrorKind::Redirect(RedirectError::TooMany(5)));
-    assert_eq!(said, "more than 5 redirects in a row");
-    assert_eq!((asked.load(Relaxed), server.connections()), (6, 1));
+    assert_eq!(message, "more than 5 redirects in a row");
+    assert_eq!((count.load(Relaxed), server.connections()), (6, 1));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn call_redirect_to_another_origin_is_not_followed() {
     let other = RawServer::new(|_, _| {});
     for (status, code) in [("307 Temporary Redirect", 307), ("308 Permanent Redirect", 308)] {
         for binding in ["JSONRPC", "HTTP+JSON", "WEBSOCKET"] {
-            let (server, asked) = sending_on(status, other.url());
+            let (server, count) = sending_on(status, other.url());
             let to = other.url();
             let url = format!("http://{}", server.addr);
             run(async {
@@ -120,7 +120,7 @@ fn call_redirect_to_another_origin_is_not_followed() {
                 let streamed = client.stream(&request).await.err().unwrap().kind.clone();
                 assert!(leads_to(&streamed, code, &to), "{binding}: {streamed:?}");
             });
-            assert_eq!(asked.load(Relaxed), 3, "{binding}: each is asked once");
+            assert_eq!(count.load(Relaxed), 3, "{binding}: each is asked once");
         }
     }
     assert_eq!(other.connections(), 0);
@@ -131,14 +131,14 @@ fn call_follows_at_most_five_redirects_within_its_origin() {
     for (status, most) in
         [("307 Temporary Redirect", 5), ("308 Permanent Redirect", 5), ("302 Found", 0)]
     {
-        let (server, asked) = sending_on(status, "/again".to_owned());
+        let (server, count) = sending_on(status, "/again".to_owned());
         run(async {
             let client = agent("JSONRPC", &server.url());
             let error = client.send(&SendRequest::text("hello")).await.err().unwrap();
             let to = format!("{}again", server.url());
             assert!(error.to_string().contains(&to), "{error}");
         });
-        assert_eq!(asked.load(Relaxed), 1 + most, "{status}");
+        assert_eq!(count.load(Relaxed), 1 + most, "{status}");
     }
 }
 
@@ -146,8 +146,8 @@ fn call_follows_at_most_five_redirects_within_its_origin() {
 fn grpc_call_redirects_are_not_followed() {
     let other = RawServer::new(|_, _| {});
     for code in [301, 302, 303, 307, 308] {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let (count, location, to) = (Arc::clone(&asked), other.url(), other.url());
+        let total = Arc::new(AtomicUsize::new(0));
+        let (count, location, to) = (Arc::clone(&total), other.url(), other.url());
         let server = RawServer::new(move |_, mut stream| {
             serve(&mut stream, |id, stream| {
                 count.fetch_add(1, Relaxed);
@@ -162,7 +162,7 @@ fn grpc_call_redirects_are_not_followed() {
                 assert!(leads_to(&error, code, &to), "{way:?}: {error:?}");
             }
         });
-        assert_eq!(asked.load(Relaxed), WAYS.len(), "each is asked once");
+        assert_eq!(total.load(Relaxed), WAYS.len(), "each is asked once");
     }
     assert_eq!(other.connections(), 0);
 }

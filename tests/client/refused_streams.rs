@@ -28,7 +28,7 @@ struct Scripted {
 /// Answers request after request from a script, and records their bodies.
 struct Script {
     answers: Mutex<VecDeque<Scripted>>,
-    asked: Mutex<Vec<String>>,
+    bodies: Mutex<Vec<String>>,
 }
 
 struct ScriptedResponse(Scripted);
@@ -68,7 +68,7 @@ impl Transport for Script {
     type Response = ScriptedResponse;
 
     async fn request(&self, request: HttpRequest<'_>) -> Result<ScriptedResponse, TransportError> {
-        self.asked.lock().unwrap().push(String::from_utf8_lossy(request.body).into_owned());
+        self.bodies.lock().unwrap().push(String::from_utf8_lossy(request.body).into_owned());
         let next = self.answers.lock().unwrap().pop_front();
         next.map(ScriptedResponse).ok_or_else(|| TransportError::Connect("no more".to_owned()))
     }
@@ -88,7 +88,7 @@ fn client(script: &[Scripted]) -> Client<Script> {
     let card = br#"{"name":"scripted","url":"http://agent.test/","protocolVersion":"0.3.0",
         "preferredTransport":"JSONRPC","capabilities":{"streaming":true},"skills":[]}"#;
     let answers = Mutex::new(script.iter().copied().collect());
-    let script = Script { answers, asked: Mutex::default() };
+    let script = Script { answers, bodies: Mutex::default() };
     let builder = ClientBuilder::new().version(ProtocolVersion::V0_3);
     builder.connect_over(script, AgentCard::read(card).unwrap(), None).unwrap()
 }
@@ -137,17 +137,17 @@ fn truncated_event_at_stream_end_is_ignored() {
 
 #[test]
 fn a_subscription_cut_before_its_first_event_reads_the_task() {
-    const GONE: &str =
+    const NOT_FOUND: &str =
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Task not found"}}"#;
     let cut = Scripted { media: EVENTS, body: "", is_cut: true };
-    let gone = Scripted { media: "application/json", body: GONE, is_cut: false };
-    let client = client(&[cut, cut, gone]);
+    let not_found = Scripted { media: "application/json", body: NOT_FOUND, is_cut: false };
+    let client = client(&[cut, cut, not_found]);
     let fault = run(subscribed(&client)).err().and_then(|error| error.fault_kind());
     assert_eq!(fault, Some(FaultKind::TaskNotFound));
-    let asked = client.transport().asked.lock().unwrap();
+    let bodies = client.transport().bodies.lock().unwrap();
     let methods = ["tasks/resubscribe", "tasks/resubscribe", "tasks/get"];
-    assert_eq!(asked.len(), methods.len());
-    for (body, method) in asked.iter().zip(methods) {
+    assert_eq!(bodies.len(), methods.len());
+    for (body, method) in bodies.iter().zip(methods) {
         assert!(body.contains(method), "{method}: {body}");
     }
 }

@@ -15,7 +15,7 @@ use peregrine::{
 
 use crate::{
     scripted::*,
-    stream_faults::{ALL, Over, Said, item, stream},
+    stream_faults::{ALL, ItemKind, Over, item, stream},
 };
 
 /// A client of a server that numbers its requests from 1.
@@ -30,8 +30,8 @@ pub fn numbered(
     builder.connect_over(transport, card, None).unwrap()
 }
 
-pub fn asked(client: &Client<Scripted>) -> usize {
-    client.transport().asked.lock().unwrap().len()
+pub fn request_count(client: &Client<Scripted>) -> usize {
+    client.transport().requests.lock().unwrap().len()
 }
 
 pub fn clock(client: &Client<Scripted>) -> u64 {
@@ -60,7 +60,7 @@ fn a_read_is_retried_after_the_servers_delay() {
             _ => Reply::json(READ),
         });
         assert!(settled(client.get_task("t", None)).is_ok(), "{status}");
-        assert_eq!(asked(&client), 3, "{status}");
+        assert_eq!(request_count(&client), 3, "{status}");
         assert!(clock(&client) >= 31_000, "{status}");
         // Four attempts in all, and only one if the server asks for too long a wait.
         for (seconds, times) in [("1", 4), ("61", 1)] {
@@ -68,7 +68,7 @@ fn a_read_is_retried_after_the_servers_delay() {
             let client = numbered(Over::Rest, ClientBuilder::new(), refuses);
             let error = settled(client.get_task("t", None)).unwrap_err();
             assert_eq!(error.kind, ClientErrorKind::NotA2a(status));
-            assert_eq!(asked(&client), times, "{status} {seconds}");
+            assert_eq!(request_count(&client), times, "{status} {seconds}");
         }
     }
 }
@@ -97,13 +97,13 @@ fn send_is_retried_only_with_retry_after_or_idempotency() {
             let sent = settled(client.send(&SendRequest::text("hello")));
             let is_repeated = is_unread || is_idempotent;
             assert_eq!(sent.is_ok(), is_repeated, "case {case}: {is_idempotent}");
-            assert_eq!(asked(&client), 1 + usize::from(is_repeated), "case {case}");
+            assert_eq!(request_count(&client), 1 + usize::from(is_repeated), "case {case}");
         }
     }
 }
 
 /// The card of an agent that declares idempotent sends.
-fn declaring(callers: &str, asks_for_key: bool) -> AgentCard {
+fn declaring(callers: &str, requires_key: bool) -> AgentCard {
     let mut card =
         AgentCard::read(card(Over::Rest.binding(), "http://agent.test").as_bytes()).unwrap();
     let params = serde_json::json!({ "callers": callers });
@@ -113,7 +113,7 @@ fn declaring(callers: &str, asks_for_key: bool) -> AgentCard {
         ..CardExtension::default()
     });
     let mut text = serde_json::to_value(&card).unwrap();
-    if asks_for_key {
+    if requires_key {
         text["securitySchemes"] = serde_json::json!(
             {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}});
         text["securityRequirements"] = serde_json::json!([{"schemes": {"key": {"list": []}}}]);
@@ -123,7 +123,7 @@ fn declaring(callers: &str, asks_for_key: bool) -> AgentCard {
 
 #[test]
 fn a_send_is_retried_if_the_card_declares_idempotency() {
-    for (callers, asks_for_key, has_key, is_repeated) in [
+    for (callers, requires_key, has_key, is_repeated) in [
         ("all", false, false, true),
         ("authenticated", false, false, false),
         ("authenticated", false, true, false),
@@ -148,14 +148,14 @@ fn a_send_is_retried_if_the_card_declares_idempotency() {
                     _ => Reply::json(MESSAGE),
                 }
             });
-            let card = declaring(callers, asks_for_key);
+            let card = declaring(callers, requires_key);
             let client = builder.connect_over(transport, card, None).unwrap();
             let parts = PartsBuf::new().text("hello");
             let request = SendRequest::of(MessageBuf::user(&parts).id("same"));
             let sent = settled(client.send(&request));
-            let case = format!("{callers} {asks_for_key} {has_key} {status}");
+            let case = format!("{callers} {requires_key} {has_key} {status}");
             assert_eq!(sent.is_ok(), is_repeated, "{case}");
-            assert_eq!(asked(&client), 1 + usize::from(is_repeated), "{case}");
+            assert_eq!(request_count(&client), 1 + usize::from(is_repeated), "{case}");
         }
     }
 }
@@ -175,30 +175,30 @@ fn stream_open_is_retried_after_the_servers_delay() {
         let client = numbered(over, ClientBuilder::new(), move |number, request| match number {
             1 => later(429, "1"),
             2 => later(503, "20"),
-            _ => stream(over, request, vec![Piece::Bytes(item(over, Said::Task, number))]),
+            _ => stream(over, request, vec![Piece::Bytes(item(over, ItemKind::Task, number))]),
         });
         assert_eq!(first(&client).unwrap(), Some(TaskState::Working), "{over:?}");
-        assert_eq!(asked(&client), 3, "{over:?}");
+        assert_eq!(request_count(&client), 3, "{over:?}");
         assert!(clock(&client) >= 21_000, "{over:?}");
         // A server that may have read it is not called again.
         let lost = move |_, _: &HttpRequest<'_>| Reply::of(502, &[], "");
         let client = numbered(over, ClientBuilder::new(), lost);
         assert_eq!(first(&client).unwrap_err().kind, ClientErrorKind::NotA2a(502), "{over:?}");
-        assert_eq!(asked(&client), 1, "{over:?}");
+        assert_eq!(request_count(&client), 1, "{over:?}");
         // A call that changes nothing may be retried.
         assert!(settled(client.subscribe("t", None)).is_err());
-        assert_eq!(asked(&client), 5, "{over:?}");
+        assert_eq!(request_count(&client), 5, "{over:?}");
     }
 }
 
 /// A stream that is refused by its first item, or in gRPC by its trailers. `rest` and `rpc`: the
 /// members of the fault.
 fn refused(over: Over, request: &HttpRequest<'_>, id: u64, rest: &str, rpc: &str) -> Reply {
-    let said = format!(r#"{{"jsonrpc":"2.0","id":"{id}",{rpc}}}"#);
+    let response = format!(r#"{{"jsonrpc":"2.0","id":"{id}",{rpc}}}"#);
     let pieces = match over {
-        Over::WebSocket => vec![frame(&said)],
+        Over::WebSocket => vec![frame(&response)],
         Over::Rest => vec![Piece::Bytes(format!("event: error\ndata: {{{rest}}}\n\n").into())],
-        Over::JsonRpc => vec![Piece::Bytes(format!("data: {said}\n\n").into())],
+        Over::JsonRpc => vec![Piece::Bytes(format!("data: {response}\n\n").into())],
         Over::Grpc => vec![],
     };
     stream(over, request, pieces)
@@ -211,19 +211,21 @@ fn a_stream_refused_by_its_first_item_is_opened_again() {
             let client =
                 numbered(over, ClientBuilder::new(), move |number, request| match number < times {
                     true => refused(over, request, number, "", OVERLOADED),
-                    false => {
-                        stream(over, request, vec![Piece::Bytes(item(over, Said::Task, number))])
-                    }
+                    false => stream(
+                        over,
+                        request,
+                        vec![Piece::Bytes(item(over, ItemKind::Task, number))],
+                    ),
                 });
-            let said = first(&client);
+            let result = first(&client);
             match times {
-                2 => assert_eq!(said.unwrap(), Some(TaskState::Working), "{over:?}"),
+                2 => assert_eq!(result.unwrap(), Some(TaskState::Working), "{over:?}"),
                 _ => {
-                    let fault = said.unwrap_err().fault_kind();
+                    let fault = result.unwrap_err().fault_kind();
                     assert_eq!(fault, Some(FaultKind::Overloaded), "{over:?}");
                 }
             }
-            assert_eq!(asked(&client) as u64, times.min(4), "{over:?}");
+            assert_eq!(request_count(&client) as u64, times.min(4), "{over:?}");
         }
     }
 }
@@ -284,7 +286,7 @@ fn resubscription_waits_for_the_servers_delay() {
     let done = TASK.replace("WORKING", "COMPLETED");
     let client = numbered(Over::Rest, ClientBuilder::new(), move |number, request| match number {
         1 => {
-            let task = Piece::Bytes(item(Over::Rest, Said::Task, number));
+            let task = Piece::Bytes(item(Over::Rest, ItemKind::Task, number));
             stream(Over::Rest, request, vec![task, Piece::Break])
         }
         2 => later(429, "7"),
@@ -302,12 +304,12 @@ fn resubscription_waits_for_the_servers_delay() {
         }
         assert_eq!(stream.state(), Some(TaskState::Completed));
     });
-    assert_eq!(asked(&client), 5);
+    assert_eq!(request_count(&client), 5);
     assert!(clock(&client) >= 12_000);
     // The client does not wait if the server asks for too long a wait.
     let client = numbered(Over::Rest, ClientBuilder::new(), move |number, request| match number {
         1 => {
-            let task = Piece::Bytes(item(Over::Rest, Said::Task, number));
+            let task = Piece::Bytes(item(Over::Rest, ItemKind::Task, number));
             stream(Over::Rest, request, vec![task, Piece::Break])
         }
         _ => later(429, "3600"),
@@ -318,5 +320,5 @@ fn resubscription_waits_for_the_servers_delay() {
         stream.next().await.unwrap().map(drop).unwrap_err()
     });
     assert_eq!(error.kind, ClientErrorKind::NotA2a(429));
-    assert_eq!(asked(&client), 2);
+    assert_eq!(request_count(&client), 2);
 }

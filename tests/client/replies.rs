@@ -270,7 +270,7 @@ fn unknown_values_leave_an_answer_readable() {
         let read = read(V1, Op::Get, &format!(r#"{{"id":"t",{members}}}"#)).unwrap();
         read.strip_prefix(r#"{"id":"t","contextId":"","#).unwrap().to_owned()
     };
-    for (said, expected) in [
+    for (members, expected) in [
         (r#""status":{"state":"PONDERING"}"#, r#""status":{"state":"TASK_STATE_WORKING"}}"#),
         (r#""status":{"state":99}"#, r#""status":{"state":"TASK_STATE_WORKING"}}"#),
         (
@@ -295,7 +295,7 @@ fn unknown_values_leave_an_answer_readable() {
             ),
         ),
     ] {
-        assert_eq!(of(said), expected, "{said}");
+        assert_eq!(of(members), expected, "{members}");
     }
 }
 
@@ -317,7 +317,7 @@ fn response_over_a_client_limit_is_rejected() {
     let status = r#""status":{}"#;
     let task = |more: &str| format!(r#"{{"id":"t",{status}{more}}}"#);
     let (text, list) = (r#"{"text":"any length is fine"}"#, r#"{"tasks":["#);
-    let said = |more: &str| task(&format!(r#","history":[{{"role":"user"{more}}}]"#));
+    let with_message = |more: &str| task(&format!(r#","history":[{{"role":"user"{more}}}]"#));
     let made = |more: &str| task(&format!(r#","artifacts":[{{"artifactId":"a"{more}}}]"#));
     for (op, body, error) in [
         (Op::Get, format!(r#"{{"id":"12345",{status}}}"#), "id must not be longer than 4 bytes"),
@@ -334,12 +334,12 @@ fn response_over_a_client_limit_is_rejected() {
         (Op::Get, made(r#"},{"artifactId":"b""#), "artifacts[1] exceeds the limit of 1 artifacts"),
         (
             Op::Get,
-            said(&format!(r#","parts":[{text},{text},{text}]"#)),
+            with_message(&format!(r#","parts":[{text},{text},{text}]"#)),
             "history[0].parts must not have more than 2 parts",
         ),
         (
             Op::Get,
-            said(r#","referenceTaskIds":["a","b"]"#),
+            with_message(r#","referenceTaskIds":["a","b"]"#),
             "history[0].referenceTaskIds must not have more than 1 elements",
         ),
         (

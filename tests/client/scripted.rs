@@ -96,7 +96,7 @@ impl HttpResponse for Reply {
     }
 
     fn field(&self, name: &str) -> Option<&[u8]> {
-        self.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes())
+        self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_bytes())
     }
 
     fn poll_read(
@@ -158,7 +158,7 @@ pub struct Scripted {
     script: Box<Script>,
     /// The error of a request that fails before its answer.
     failure: Box<FailureScript>,
-    pub asked: Arc<Mutex<Vec<String>>>,
+    pub requests: Arc<Mutex<Vec<String>>>,
     /// The fields of each request.
     pub fields: Arc<Mutex<Vec<String>>>,
     pub now_ms: Arc<AtomicU64>,
@@ -169,7 +169,7 @@ impl Scripted {
         Scripted {
             script: Box::new(script),
             failure: Box::new(|_| None),
-            asked: Arc::default(),
+            requests: Arc::default(),
             fields: Arc::default(),
             now_ms: Arc::new(AtomicU64::new(1)),
         }
@@ -197,8 +197,8 @@ impl Transport for Scripted {
     async fn request(&self, request: HttpRequest<'_>) -> Result<Reply, TransportError> {
         let has_token = request.fields.iter().any(|(name, _)| name == "Authorization");
         let token = if has_token { " with a token" } else { "" };
-        let asked = format!("{}{}{token}", request.origin, request.target);
-        self.asked.lock().unwrap().push(asked);
+        let line = format!("{}{}{token}", request.origin, request.target);
+        self.requests.lock().unwrap().push(line);
         let lines = String::from_utf8(request.fields.lines().to_vec()).unwrap();
         self.fields.lock().unwrap().push(lines);
         (self.failure)(&request).map_or_else(|| Ok((self.script)(&request)), Err)

@@ -20,7 +20,7 @@ use super::{
         self, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, block, frame, headers,
     },
     http_fault_cases::cases,
-    items::{Over, Said, item},
+    items::{ItemKind, Over, item},
     scripted::{TASK, card},
     wire::{gzip, hold, read_request},
 };
@@ -74,11 +74,11 @@ impl Expected {
 pub struct ServerFault {
     pub name: &'static str,
     /// The answer; over HTTP/2 its argument is the stream, otherwise the id of the call.
-    says: Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>,
+    answer: Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>,
     /// Over WebSocket: the server sends it in answer to a call, not to the upgrade.
     upgrades: bool,
     /// The connection stays open, if the client wants it.
-    goes_on: bool,
+    stays_open: bool,
     /// The acceptable errors; calls and streams may differ.
     pub expected: Vec<Expected>,
 }
@@ -87,17 +87,23 @@ impl ServerFault {
     /// Whether the server closes the connection of each call at once.
     #[allow(dead_code, reason = "only what is left behind depends on it")]
     pub fn closes(&self) -> bool {
-        !self.goes_on && self.upgrades
+        !self.stays_open && self.upgrades
     }
 }
 
 fn server_fault(
     name: &'static str,
-    goes_on: bool,
+    stays_open: bool,
     expected: &[Expected],
-    says: impl Fn(u32) -> Vec<u8> + Send + Sync + 'static,
+    answer: impl Fn(u32) -> Vec<u8> + Send + Sync + 'static,
 ) -> ServerFault {
-    ServerFault { name, says: Box::new(says), upgrades: true, goes_on, expected: expected.to_vec() }
+    ServerFault {
+        name,
+        answer: Box::new(answer),
+        upgrades: true,
+        stays_open,
+        expected: expected.to_vec(),
+    }
 }
 
 /// All that end by themselves; a call of each ends with an error.
@@ -155,10 +161,10 @@ fn answers(over: Over) -> Vec<ServerFault> {
             response("200 OK", JSON, result(id + 1, TASK).as_bytes())
         }),
         server_fault("an event of another task", true, &[OtherTask, NotA2a(200)], move |id| {
-            response("200 OK", EVENTS, &item(over, Said::Task, id.into()))
+            response("200 OK", EVENTS, &item(over, ItemKind::Task, id.into()))
         }),
         server_fault("half an event", false, &[Lost, NotA2a(200)], move |id| {
-            let whole = item(over, Said::Task, id.into());
+            let whole = item(over, ItemKind::Task, id.into());
             let head = format!("HTTP/1.1 200 OK\r\n{EVENTS}\r\n");
             [head.as_bytes(), &whole[..whole.len() / 2]].concat()
         }),
@@ -167,7 +173,7 @@ fn answers(over: Over) -> Vec<ServerFault> {
             true,
             &[too_large("event_bytes_max"), NotA2a(200)],
             move |id| {
-                let event = item(over, Said::Artifact("asked", 1 << 20), id.into());
+                let event = item(over, ItemKind::Artifact("asked", 1 << 20), id.into());
                 response("200 OK", EVENTS, &event)
             },
         ),
@@ -207,7 +213,7 @@ fn messages() -> Vec<ServerFault> {
         server_fault("closes the connection", false, &[Lost], |_| Vec::new()),
         server_fault("says that it closes", false, &[Lost], |_| ws_frame(0x88, &[3, 232])),
         server_fault("half a message", false, &[Lost], move |id| {
-            let whole = item(over, Said::Task, id.into());
+            let whole = item(over, ItemKind::Task, id.into());
             whole[..whole.len() / 2].to_vec()
         }),
         server_fault("a masked frame", true, &[BAD], |_| vec![0x81, 0x82, 1, 2, 3, 4, 5, 6]),
@@ -219,16 +225,16 @@ fn messages() -> Vec<ServerFault> {
             vec![0x81, 127, 0, 0, 1, 0, 0, 0, 0, 0]
         }),
         server_fault("garbage for an answer", true, &[Unreadable], move |id| {
-            item(over, Said::Garbage, id.into())
+            item(over, ItemKind::Garbage, id.into())
         }),
         server_fault("the answer to another call", true, &[Unreadable], move |id| {
-            item(over, Said::Task, u64::from(id) + 1)
+            item(over, ItemKind::Task, u64::from(id) + 1)
         }),
         server_fault("another task", true, &[OtherTask, Unreadable], move |id| {
-            item(over, Said::Task, id.into())
+            item(over, ItemKind::Task, id.into())
         }),
         server_fault("two answers to one call", true, &[OtherTask, Unreadable], move |id| {
-            item(over, Said::Task, id.into()).repeat(2)
+            item(over, ItemKind::Task, id.into()).repeat(2)
         }),
     ]
 }
@@ -249,7 +255,7 @@ fn message(stream: u32, first: u8, length: u32, content: &[u8]) -> Vec<u8> {
 }
 
 fn task(stream: u32) -> Vec<u8> {
-    frame(DATA, 0, stream, &item(Over::Grpc, Said::Task, 0))
+    frame(DATA, 0, stream, &item(Over::Grpc, ItemKind::Task, 0))
 }
 
 fn frames_of_http2() -> Vec<ServerFault> {
@@ -309,7 +315,7 @@ fn wrong_answers() -> Vec<ServerFault> {
             [headers(stream, 0, &fields), page].concat()
         }),
         server_fault("no trailers", true, &[Lost, OtherTask], |stream| {
-            [head(stream), frame(DATA, END_STREAM, stream, &item(Over::Grpc, Said::Task, 0))]
+            [head(stream), frame(DATA, END_STREAM, stream, &item(Over::Grpc, ItemKind::Task, 0))]
                 .concat()
         }),
         server_fault("no status in the trailers", true, &[NotA2a(200)], |stream| {
@@ -339,7 +345,7 @@ fn wrong_answers() -> Vec<ServerFault> {
             [head(stream), message(stream, 1, 2, b"\x1f\x8b"), trailers(stream, "0")].concat()
         }),
         server_fault("garbage for a message", true, &[Unreadable], |stream| {
-            let garbage = item(Over::Grpc, Said::Garbage, 0);
+            let garbage = item(Over::Grpc, ItemKind::Garbage, 0);
             [head(stream), frame(DATA, 0, stream, &garbage), trailers(stream, "0")].concat()
         }),
         server_fault("another task", true, &[OtherTask, Unreadable], |stream| {
@@ -352,8 +358,8 @@ fn wrong_answers() -> Vec<ServerFault> {
 pub fn serve<'b>(over: Over, mut stream: TcpStream, next: impl Fn() -> &'b ServerFault) {
     let answer = |id: u32, stream: &mut TcpStream| {
         let server_fault = next();
-        let is_said = stream.write_all(&(server_fault.says)(id)).is_ok();
-        is_said && server_fault.goes_on
+        let is_sent = stream.write_all(&(server_fault.answer)(id)).is_ok();
+        is_sent && server_fault.stays_open
     };
     match over {
         Over::Grpc => {

@@ -84,8 +84,8 @@ fn blocking_client_sends_streams_and_reads_tasks() {
         events += 1;
     }
     assert_eq!(events, 4);
-    let said = (stream.state(), stream.last_number());
-    assert_eq!(said, (Some(TaskState::Completed), Some(4)));
+    let end = (stream.state(), stream.last_number());
+    assert_eq!(end, (Some(TaskState::Completed), Some(4)));
     let id = stream.task_id().unwrap().to_str().into_owned();
     assert_eq!(client.get_task(&id, None).unwrap().state(), Some(TaskState::Completed));
     assert_eq!(stream.activated_extensions().count(), 0);
@@ -120,12 +120,12 @@ fn websockets() -> (String, mpsc::Receiver<u16>) {
                         Ok(Message::Text(text)) => {
                             let call: Value = serde_json::from_str(&text).unwrap();
                             let id = &call["id"];
-                            let said =
+                            let response =
                                 format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{MESSAGE}}}"#);
-                            socket.send(Message::text(said)).unwrap();
+                            socket.send(Message::text(response)).unwrap();
                         }
-                        Ok(Message::Close(said)) => {
-                            return sender.send(said.map_or(0, |said| said.code.into()));
+                        Ok(Message::Close(frame)) => {
+                            return sender.send(frame.map_or(0, |frame| frame.code.into()));
                         }
                         Ok(other) => panic!("{other:?}"),
                         Err(_) => return sender.send(0),
@@ -204,16 +204,16 @@ fn dropping_a_client_closes_its_websockets_and_tasks() {
 
 #[test]
 fn client_can_be_dropped_outside_or_after_its_runtime() {
-    for is_behind in [false, true] {
+    for is_runtime_dropped in [false, true] {
         let (url, closed) = websockets();
         let client = patient(&url, 60_000);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(client.send(&SendRequest::text("hello"))).unwrap();
-        let runtime = (!is_behind).then_some(runtime);
+        let runtime = (!is_runtime_dropped).then_some(runtime);
         drop(client);
         // A runtime that has ended may not send another frame.
         let code = closed.recv_timeout(PATIENCE).expect("an end");
-        assert!(is_behind || code == 1000);
+        assert!(is_runtime_dropped || code == 1000);
         drop(runtime);
     }
 }

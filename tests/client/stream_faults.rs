@@ -7,7 +7,7 @@ use peregrine::client::{
     SendRequest, TransportError, card::AgentCard,
 };
 
-pub use crate::items::{ALL, Over, Said, item, pb};
+pub use crate::items::{ALL, ItemKind, Over, item, pb};
 use crate::scripted::*;
 
 /// A stream of these pieces.
@@ -58,20 +58,20 @@ fn followed(
     })
 }
 
-fn kind(over: Over, limits: ClientLimits, said: &[(Said, u64)]) -> (usize, ClientErrorKind) {
-    let bytes: Vec<Vec<u8>> = said.iter().map(|(said, id)| item(over, *said, *id)).collect();
+fn kind(over: Over, limits: ClientLimits, events: &[(ItemKind, u64)]) -> (usize, ClientErrorKind) {
+    let bytes: Vec<Vec<u8>> = events.iter().map(|(kind, id)| item(over, *kind, *id)).collect();
     let pieces = move || bytes.iter().cloned().map(Piece::Bytes).collect();
     let (changes, error) = followed(over, limits, pieces);
     (changes, error.unwrap_or_else(|| panic!("{over:?}: no error")).kind.clone())
 }
 
-const X: Said = Said::Artifact("t", 1);
+const X: ItemKind = ItemKind::Artifact("t", 1);
 
 #[test]
 fn stream_event_of_another_task_is_an_error() {
     for over in ALL {
-        let said = [(Said::Task, 1), (X, 1), (Said::Artifact("u", 1), 1)];
-        let (changes, error) = kind(over, ClientLimits::default(), &said);
+        let events = [(ItemKind::Task, 1), (X, 1), (ItemKind::Artifact("u", 1), 1)];
+        let (changes, error) = kind(over, ClientLimits::default(), &events);
         assert_eq!((changes, error), (1, ClientErrorKind::OtherTask), "{over:?}");
     }
 }
@@ -79,8 +79,8 @@ fn stream_event_of_another_task_is_an_error() {
 #[test]
 fn garbage_stream_item_gives_an_unreadable_error() {
     for over in ALL {
-        let said = [(Said::Task, 1), (X, 1), (Said::Garbage, 1)];
-        let (changes, error) = kind(over, ClientLimits::default(), &said);
+        let events = [(ItemKind::Task, 1), (X, 1), (ItemKind::Garbage, 1)];
+        let (changes, error) = kind(over, ClientLimits::default(), &events);
         assert_eq!(changes, 1, "{over:?}");
         assert!(matches!(error, ClientErrorKind::Unreadable(_)), "{over:?}: {error:?}");
     }
@@ -89,8 +89,8 @@ fn garbage_stream_item_gives_an_unreadable_error() {
 #[test]
 fn stream_item_for_another_call_is_rejected() {
     for over in [Over::JsonRpc, Over::WebSocket] {
-        let said = [(Said::Task, 1), (X, 2)];
-        let (changes, error) = kind(over, ClientLimits::default(), &said);
+        let events = [(ItemKind::Task, 1), (X, 2)];
+        let (changes, error) = kind(over, ClientLimits::default(), &events);
         assert_eq!(changes, 0, "{over:?}");
         assert!(matches!(error, ClientErrorKind::Unreadable(_)), "{over:?}: {error:?}");
     }
@@ -100,12 +100,12 @@ fn stream_item_for_another_call_is_rejected() {
 fn an_event_above_the_byte_limit_is_refused() {
     const MIB: usize = 1 << 20;
     for over in ALL {
-        let large = Said::Artifact("t", MIB);
-        let said = [(Said::Task, 1), (large, 1), (Said::Artifact("u", 1), 1)];
-        let (changes, error) = kind(over, ClientLimits::default(), &said);
+        let large = ItemKind::Artifact("t", MIB);
+        let events = [(ItemKind::Task, 1), (large, 1), (ItemKind::Artifact("u", 1), 1)];
+        let (changes, error) = kind(over, ClientLimits::default(), &events);
         assert_eq!((changes, error), (1, ClientErrorKind::OtherTask), "{over:?}");
         let limits = ClientLimits { event_bytes_max: MIB, ..ClientLimits::default() };
-        let (changes, error) = kind(over, limits, &said);
+        let (changes, error) = kind(over, limits, &events);
         let expected = TransportError::TooLarge("event_bytes_max");
         assert_eq!((changes, error), (0, ClientErrorKind::Transport(expected)), "{over:?}");
     }
@@ -118,7 +118,7 @@ fn truncated_event_is_not_delivered() {
         let pieces = move || {
             let mut half = item(over, X, 1);
             half.truncate(half.len() / 2);
-            let (task, one) = (item(over, Said::Task, 1), item(over, X, 1));
+            let (task, one) = (item(over, ItemKind::Task, 1), item(over, X, 1));
             vec![Piece::Bytes(task), Piece::Bytes(one), Piece::Bytes(half), Piece::Break]
         };
         let (changes, error) = followed(over, ClientLimits::default(), pieces);
@@ -147,7 +147,7 @@ fn called(over: Over, pieces: impl Fn() -> Vec<Piece> + Send + Sync + 'static) -
 #[test]
 fn cut_stalled_or_invalid_answers_give_named_errors() {
     let half = |over: Over| {
-        let mut half = item(over, Said::Task, 1);
+        let mut half = item(over, ItemKind::Task, 1);
         half.truncate(half.len() / 2);
         half
     };
@@ -159,7 +159,7 @@ fn cut_stalled_or_invalid_answers_give_named_errors() {
         let is_late = |kind| matches!(kind, ClientErrorKind::Transport(TransportError::Timeout(_)));
         assert!(is_late(stalled), "{over:?}");
         let garbage = called(over, move || match over {
-            Over::WebSocket | Over::Grpc => vec![Piece::Bytes(item(over, Said::Garbage, 1))],
+            Over::WebSocket | Over::Grpc => vec![Piece::Bytes(item(over, ItemKind::Garbage, 1))],
             Over::JsonRpc | Over::Rest => vec![Piece::Bytes(b"[{]".to_vec())],
         });
         assert!(matches!(garbage, ClientErrorKind::Unreadable(_)), "{over:?}: {garbage:?}");

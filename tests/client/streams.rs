@@ -45,13 +45,13 @@ async fn words_of_the_impatient(stream: &mut ClientStream<InProcess>, seed: u32)
     let (mut words, mut patience) = (Vec::new(), seed);
     for _ in 0..10_000 {
         patience = patience.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let mut left = (patience >> 16) % 12;
+        let mut remaining = (patience >> 16) % 12;
         let mut next = pin!(stream.next());
         let waited = poll_fn(|cx| match next.as_mut().poll(cx) {
             Poll::Ready(event) => Poll::Ready(Some(event.map(|event| word(&event.unwrap())))),
-            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending if remaining == 0 => Poll::Ready(None),
             Poll::Pending => {
-                left -= 1;
+                remaining -= 1;
                 Poll::Pending
             }
         });

@@ -53,9 +53,9 @@ fn private_authority_is_trusted_by_name_and_by_address() {
         let client = client(trusting(&authority));
         for host in ["127.0.0.1", "localhost"] {
             for version in [HttpVersion::Any, HttpVersion::Http1, HttpVersion::Http2] {
-                let ask = Ask { version, ..GET };
+                let request = Ask { version, ..GET };
                 for _ in 0..3 {
-                    let (status, card) = ask.whole(&client, &url(host, &server)).await.unwrap();
+                    let (status, card) = request.whole(&client, &url(host, &server)).await.unwrap();
                     assert!(status == 200 && card.starts_with('{'), "{host} {version:?}");
                 }
             }
@@ -96,9 +96,10 @@ fn the_client_presents_its_certificate_on_request() {
     run(async {
         let alice = trusting(&authority).identity(&issued.cert_file, &issued.key_file);
         assert_eq!(status(&client(alice), &url("localhost", &server)).await, Ok(200));
-        let nobody = client(trusting(&authority));
+        let anonymous = client(trusting(&authority));
         for version in [HttpVersion::Http1, HttpVersion::Http2] {
-            let refused = Ask { version, ..GET }.whole(&nobody, &url("localhost", &server)).await;
+            let refused =
+                Ask { version, ..GET }.whole(&anonymous, &url("localhost", &server)).await;
             match refused.unwrap_err() {
                 TransportError::Tls(why) => assert!(why.contains("CertificateRequired"), "{why}"),
                 // Its alert is lost if the server's close meets bytes in flight.

@@ -10,7 +10,7 @@ use peregrine::{
 
 use crate::{
     scripted::*,
-    stream_faults::{Over, Said, item, pb, stream},
+    stream_faults::{ItemKind, Over, item, pb, stream},
 };
 
 const OF_ALL: &str = "00-00000000000000000000000000000001-0000000000000001-00";
@@ -34,9 +34,9 @@ fn client(transport: Scripted, binding: &str) -> Client<Scripted> {
 }
 
 /// The traces of the requests since the last call.
-fn said(client: &Client<Scripted>) -> Vec<String> {
-    let mut asked = client.transport().fields.lock().unwrap();
-    asked
+fn traces(client: &Client<Scripted>) -> Vec<String> {
+    let mut fields = client.transport().fields.lock().unwrap();
+    fields
         .drain(..)
         .map(|lines| {
             let values: Vec<&str> = lines
@@ -67,7 +67,7 @@ fn send_uses_trace_of_request_then_client_then_builder() {
         for (client, request, expected) in cases {
             let _ = settled(client.send(request));
             let _ = settled(client.stream(request));
-            assert_eq!(said(&all), [expected; 2], "{binding}");
+            assert_eq!(traces(&all), [expected; 2], "{binding}");
         }
     }
 }
@@ -91,7 +91,7 @@ fn every_client_operation_carries_its_trace() {
                 let _ = client.delete_push_config("t", "p").await;
                 let _ = client.extended_card().await;
             });
-            assert_eq!(said(&all), [expected; 9], "{binding}");
+            assert_eq!(traces(&all), [expected; 9], "{binding}");
         }
     }
 }
@@ -127,7 +127,7 @@ fn resumptions_carry_the_trace_of_their_stream() {
             let is_read = body.contains("\"GetTask\"")
                 || request.target.ends_with("/GetTask")
                 || request.target == "/tasks/t";
-            let first = Piece::Bytes(item(over, Said::Task, 1));
+            let first = Piece::Bytes(item(over, ItemKind::Task, 1));
             match number {
                 CALLS => Reply::of(404, &[], ""),
                 1 => stream(over, request, vec![first, Piece::Break]),
@@ -146,7 +146,7 @@ fn resumptions_carry_the_trace_of_their_stream() {
             }
         });
         assert!(!matches!(error.kind, ClientErrorKind::Transport(_)), "{binding}: {error:?}");
-        assert_eq!(said(&client), [OF_CALL; CALLS], "{binding}");
+        assert_eq!(traces(&client), [OF_CALL; CALLS], "{binding}");
     }
 }
 
@@ -161,5 +161,5 @@ fn websocket_sends_only_the_trace_of_all_requests() {
     settled(traced.send(&SendRequest::text("hello"))).unwrap();
     let own = SendRequest::text("hello").traceparent(trace(OF_CALL));
     settled(all.send(&own)).unwrap();
-    assert_eq!(said(&all), [OF_ALL]);
+    assert_eq!(traces(&all), [OF_ALL]);
 }

@@ -71,7 +71,7 @@ fn status(state: TaskState) -> TaskEvent<'static> {
 /// Creates a task with a message of `size`; contexts of different `bits` are in different shards.
 fn make(store: &Store, bits: u128, size: usize) -> Result<TaskKey, Refused> {
     let context = bits.to_le_bytes();
-    let said = MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(size))).id("m");
+    let message_buf = MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(size))).id("m");
     let new = NewTask {
         scope: AGENT,
         incarnation: 0,
@@ -85,7 +85,7 @@ fn make(store: &Store, bits: u128, size: usize) -> Result<TaskKey, Refused> {
     let reserved = store.reserve(new, NOW)?;
     let key = reserved.key();
     let none = EventBuf::default();
-    store.commit_new(&reserved, Generation::V1, said.view(), &none, NOW, |_| key)
+    store.commit_new(&reserved, Generation::V1, message_buf.view(), &none, NOW, |_| key)
 }
 
 fn publish(store: &Store, key: TaskKey, state: TaskState) -> bool {
@@ -282,9 +282,10 @@ fn same_chosen_id_from_two_clients_creates_at_most_one_task() {
             if !keep {
                 return false;
             }
-            let said = MessageBuf::agent(&PartsBuf::new().text("x")).id("m");
+            let message_buf = MessageBuf::agent(&PartsBuf::new().text("x")).id("m");
             let none = EventBuf::default();
-            let made = store.commit_new(&reserved, Generation::V1, said.view(), &none, NOW, |_| ());
+            let made =
+                store.commit_new(&reserved, Generation::V1, message_buf.view(), &none, NOW, |_| ());
             made.is_ok()
         };
         let first = spawn!(store, choose(&store, b"a", true));

@@ -55,7 +55,7 @@ fn status(state: TaskState) -> TaskEvent<'static> {
 fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
     let context = bits.to_le_bytes();
     let text = PartsBuf::new().text(&"x".repeat(bits as usize % 300));
-    let said = MessageBuf::agent(&text).id("m");
+    let message_buf = MessageBuf::agent(&text).id("m");
     let new = NewTask {
         scope: Scope::of(AgentIndex(0)),
         incarnation: 0,
@@ -75,7 +75,7 @@ fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
     };
     let key = reserved.key();
     let none = EventBuf::default();
-    let made = store.commit_new(&reserved, Generation::V1, said.view(), &none, now, |_| ());
+    let made = store.commit_new(&reserved, Generation::V1, message_buf.view(), &none, now, |_| ());
     made.ok().map(|()| key)
 }
 

@@ -80,8 +80,8 @@ fn invalid_agent_json_is_rejected_and_lists_stay_valid() {
     let refused = Arc::new(Mutex::new(Vec::new()));
     let noted = refused.clone();
     let mut lab = lab(move |mut turn| {
-        let said = turn.message.text();
-        let (border, json) = said.split_once(' ').unwrap();
+        let text = turn.message.text();
+        let (border, json) = text.split_once(' ').unwrap();
         match publish(&mut turn, border, json) {
             Ok(()) => turn.status(TaskState::Completed),
             Err(error) => {
@@ -150,29 +150,29 @@ fn caller_json_and_text_pass_through_unchanged() {
     // Once in the history, once in the artifact.
     assert_eq!(text.matches(&part).count(), 2, "{text}");
     let escaped = r#"café \"1\"/\\.txt"#;
-    let said = format!(r#""name":"{name}","description":"{escaped}","metadata":{{"r": [ ]}}"#);
-    assert!(text.contains(&said), "{text}");
+    let expected = format!(r#""name":"{name}","description":"{escaped}","metadata":{{"r": [ ]}}"#);
+    assert!(text.contains(&expected), "{text}");
 }
 
 #[test]
 fn messages_without_an_id_get_fresh_ones() {
     let jobs: Arc<Mutex<Vec<Job>>> = Arc::default();
-    let kept = jobs.clone();
+    let detached = jobs.clone();
     let mut lab = lab(move |mut turn| {
-        let said = MessageBuf::agent(&PartsBuf::new().text("x"));
+        let message = MessageBuf::agent(&PartsBuf::new().text("x"));
         match &*turn.message.text() {
-            "reply" => turn.reply(said),
-            "named" => turn.reply(said.id("mine")),
-            "job" => kept.lock().unwrap().push(turn.detach().unwrap()),
+            "reply" => turn.reply(message),
+            "named" => turn.reply(message.id("mine")),
+            "job" => detached.lock().unwrap().push(turn.detach().unwrap()),
             "ids" => {
                 let ids: HashSet<_> = (0..100).map(|_| turn.fresh_id()).collect();
                 assert!(ids.len() == 100 && ids.iter().all(|id| id.len() == 36));
                 turn.status(TaskState::Completed);
             }
             _ => {
-                turn.status_with(TaskState::Working, &said);
-                turn.status_with(TaskState::Working, &said);
-                turn.status_with(TaskState::Completed, &said);
+                turn.status_with(TaskState::Working, &message);
+                turn.status_with(TaskState::Working, &message);
+                turn.status_with(TaskState::Completed, &message);
             }
         }
     });
@@ -186,8 +186,9 @@ fn messages_without_an_id_get_fresh_ones() {
         fresh(&lab.result("SendMessage", &send(json!([{ "text": "reply" }])))["message"]);
         let task = lab.result("SendMessage", &send(json!([{ "text": "task" }])))["task"].clone();
         fresh(&task["status"]["message"]);
-        let said = task["history"].as_array().unwrap().iter().filter(|m| m["role"] != "ROLE_USER");
-        assert_eq!(said.map(&mut fresh).count(), 2);
+        let messages =
+            task["history"].as_array().unwrap().iter().filter(|m| m["role"] != "ROLE_USER");
+        assert_eq!(messages.map(&mut fresh).count(), 2);
     }
     let named = lab.result("SendMessage", &send(json!([{ "text": "named" }])));
     assert_eq!(named["message"]["messageId"], "mine");
@@ -197,8 +198,8 @@ fn messages_without_an_id_get_fresh_ones() {
         sent["configuration"] = json!({ "returnImmediately": true });
         let task = lab.result("SendMessage", &sent)["task"].clone();
         let mut job = jobs.lock().unwrap().pop().unwrap();
-        let said = MessageBuf::agent(&PartsBuf::new().text("x"));
-        job.status(TaskState::Working, Some(&said)).unwrap();
+        let message = MessageBuf::agent(&PartsBuf::new().text("x"));
+        job.status(TaskState::Working, Some(&message)).unwrap();
         let own: HashSet<_> = (0..100).map(|_| job.fresh_id()).collect();
         assert_eq!(own.len(), 100);
         drop(job);
@@ -323,8 +324,8 @@ proptest! {
             .filename(part.view().filename().unwrap())
             .media_type(part.view().media_type().unwrap());
         for view in [part.view(), again.view()] {
-            let Content::Text(said) = view.content() else { panic!("text") };
-            prop_assert!(said == text.as_str() && said == spelling);
+            let Content::Text(value) = view.content() else { panic!("text") };
+            prop_assert!(value == text.as_str() && value == spelling);
             prop_assert_eq!(view.filename().unwrap().raw(), raw.as_bytes());
             prop_assert_eq!(view.media_type().unwrap().to_string(), text.clone());
         }

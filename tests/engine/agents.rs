@@ -77,7 +77,7 @@ impl<A: Agent> Server<A> {
             match ending {
                 Ending::Returned => return lines,
                 Ending::Replied(message) => {
-                    lines.push(format!("message {}", said(message.view())));
+                    lines.push(format!("message {}", message_text(message.view())));
                     return lines;
                 }
                 Ending::Resume { after_ms, token: next } => {
@@ -96,11 +96,11 @@ impl<A: Agent> Server<A> {
         self.send("m", &PartsBuf::new().text(text))
     }
 
-    fn apply(&mut self, events: &EventBuf, said: Message<'_>, lines: &mut Vec<String>) {
+    fn apply(&mut self, events: &EventBuf, message: Message<'_>, lines: &mut Vec<String>) {
         let task = self.task.get_or_insert_with(|| {
             TaskBuf::new("task", "context", Generation::V1).expect("short ids")
         });
-        for event in events.iter(Some(said)) {
+        for event in events.iter(Some(message)) {
             task.apply(&event).expect("the task takes every event");
             lines.push(shown(&event));
         }
@@ -115,7 +115,7 @@ fn shown(event: &TaskEvent<'_>) -> String {
         TaskEvent::UserMessage { .. } => panic!("agents publish no turns"),
         TaskEvent::Status { state, message, .. } => match message {
             None => format!("{state:?}"),
-            Some(message) => format!("{state:?} {}", said(*message)),
+            Some(message) => format!("{state:?} {}", message_text(*message)),
         },
         TaskEvent::Artifact { artifact, append, last_chunk, .. } => {
             let id = artifact.artifact_id();
@@ -127,7 +127,7 @@ fn shown(event: &TaskEvent<'_>) -> String {
     }
 }
 
-fn said(message: Message<'_>) -> String {
+fn message_text(message: Message<'_>) -> String {
     let id = message.message_id();
     format!("{id}: {}", message.parts().map(part).collect::<Vec<_>>().join(" "))
 }
@@ -228,11 +228,11 @@ fn script_publishes_statuses() {
         ("input-required", "InputRequired"),
         ("auth-required", "AuthRequired"),
     ] {
-        let mut silent = script(&steps(&format!("[[step]]\nstatus = '{name}'")));
-        assert_eq!(silent.text("x"), [state]);
-        let says = "text = 'say \"hi\"'";
-        let mut talks = script(&steps(&format!("[[step]]\nstatus = '{name}'\n{says}")));
-        assert_eq!(talks.text("x"), [format!(r#"{state} task-1: [say \"hi\"]"#)]);
+        let mut without_text = script(&steps(&format!("[[step]]\nstatus = '{name}'")));
+        assert_eq!(without_text.text("x"), [state]);
+        let text_line = "text = 'say \"hi\"'";
+        let mut with_text = script(&steps(&format!("[[step]]\nstatus = '{name}'\n{text_line}")));
+        assert_eq!(with_text.text("x"), [format!(r#"{state} task-1: [say \"hi\"]"#)]);
     }
 }
 
@@ -287,19 +287,19 @@ fn script_parse_step_replies_with_reader_output() {
         format!("{{\"words\":\"{words}\",\"payload\":{payload}}}")
     };
     let mut server = Server::new(Script::parse(toml).unwrap().with_reader(reader));
-    let asked = PartsBuf::new().text("parse 0.3");
-    let data = asked.clone().data(Json::parse("[1.0]").unwrap());
+    let parts = PartsBuf::new().text("parse 0.3");
+    let data = parts.clone().data(Json::parse("[1.0]").unwrap());
     let made = |payload| {
         let words = "result 1.0  0.3";
         format!(r#"message task-1: [data={{"words":"{words}","payload":{payload}}}]"#)
     };
     assert_eq!(server.send("m", &data), [made("[1.0]")]);
     // A payload that is not JSON is sent as text, as is a reader's output that is not JSON.
-    assert_eq!(server.send("m", &asked.clone().text("7")), [made("7")]);
-    let said = r#"message task-1: [{\"words\":\"result 1.0  0.3\",\"payload\":{}]"#;
-    assert_eq!(server.send("m", &asked.clone().text("{")), [said]);
+    assert_eq!(server.send("m", &parts.clone().text("7")), [made("7")]);
+    let expected = r#"message task-1: [{\"words\":\"result 1.0  0.3\",\"payload\":{}]"#;
+    assert_eq!(server.send("m", &parts.clone().text("{")), [expected]);
     let none = "message task-1: [the message has neither a data part nor a second text part]";
-    assert_eq!(server.send("m", &asked), [none]);
+    assert_eq!(server.send("m", &parts), [none]);
     let mut without = script(toml);
     assert_eq!(without.send("m", &data), ["message task-1: [the script has no reader]"]);
 }
@@ -373,23 +373,23 @@ fn script_takes_the_rule_with_the_longest_prefix() {
         rule("message_id = 'zz'\ntext = 'q\"'", "both"),
     ]
     .concat();
-    let said = |id: &str, parts: &PartsBuf| {
+    let answer_to = |id: &str, parts: &PartsBuf| {
         let lines = script(&toml).send(id, parts);
         lines[0].replace("InputRequired task-1: ", "")
     };
     let text = |text: &str| PartsBuf::new().text(text);
-    assert_eq!(said("x", &text("y")), "[any]");
-    assert_eq!(said("x", &text("abc")), "[text ab]");
-    assert_eq!(said("abx", &text("abx")), "[id ab]");
-    assert_eq!(said("abcx", &text("abc")), "[id abc]");
-    assert_eq!(said("abcx", &text("abcde")), "[text abcd]");
-    assert_eq!(said("ab", &PartsBuf::new().data(Json::parse("1").unwrap())), "[id ab]");
+    assert_eq!(answer_to("x", &text("y")), "[any]");
+    assert_eq!(answer_to("x", &text("abc")), "[text ab]");
+    assert_eq!(answer_to("abx", &text("abx")), "[id ab]");
+    assert_eq!(answer_to("abcx", &text("abc")), "[id abc]");
+    assert_eq!(answer_to("abcx", &text("abcde")), "[text abcd]");
+    assert_eq!(answer_to("ab", &PartsBuf::new().data(Json::parse("1").unwrap())), "[id ab]");
     assert_eq!(
-        said("x", &PartsBuf::new().data(Json::parse("1").unwrap()).text("ab").text("abcd")),
+        answer_to("x", &PartsBuf::new().data(Json::parse("1").unwrap()).text("ab").text("abcd")),
         "[text ab]"
     );
-    assert_eq!(said("zz1", &text("q\"uote")), "[both]");
-    assert_eq!(said("zz1", &text("uote")), "[any]");
+    assert_eq!(answer_to("zz1", &text("q\"uote")), "[both]");
+    assert_eq!(answer_to("zz1", &text("uote")), "[any]");
 }
 
 #[test]

@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 
 use crate::support::{
     BEGIN, Lab,
-    ask::{Say, V01, V1, V03, get, get_with, post, post_chunked, rpc, say},
+    ask::{OutgoingMessage, V01, V1, V03, get, get_with, post, post_chunked, rpc, say},
     callers::ByName,
     reply::Reply,
     ws::upgrade,
 };
 
 /// Answers with the caller's name and keeps the task.
-struct Tell;
+struct CallerNameAgent;
 
-impl Agent for Tell {
+impl Agent for CallerNameAgent {
     fn start(&self, turn: Turn<'_>) {
         let request = turn.request;
         let principal = request.principal.map_or("nobody", |principal| principal.name());
@@ -55,7 +55,7 @@ fn setup(by: &Arc<ByName>) -> Setup {
         (profile("echo"), Arc::new(Echo)),
         (open, Arc::new(Echo)),
         (special, Arc::new(Echo)),
-        (profile("tell"), Arc::new(Tell)),
+        (profile("tell"), Arc::new(CallerNameAgent)),
         (profile("works"), Arc::new(Works)),
     ];
     let authenticator = Some(Arc::clone(by) as Arc<dyn Authenticator>);
@@ -74,7 +74,7 @@ fn call(token: &str, path: &str, method: &str, params: &Value) -> Vec<u8> {
 }
 
 fn sent(lab: &mut Lab, token: &str, path: &str) -> Value {
-    let params = V1.params(Say { at_once: true, ..say("hi") });
+    let params = V1.params(OutgoingMessage { at_once: true, ..say("hi") });
     let reply = lab.ask(&call(token, path, "SendMessage", &params));
     assert_eq!(reply.status, 200, "{token} {path}");
     reply.json()["result"].clone()
@@ -204,16 +204,16 @@ fn authenticator_enables_extended_card_and_protects_it() {
 fn extended_card_checks_the_tenant_of_its_path_for_each_caller() {
     let (mut lab, _) = lab();
     let card = "/agent/authenticatedExtendedCard";
-    let mut ask = |token: &str, path: &str| {
+    let mut request = |token: &str, path: &str| {
         lab.ask(&get_with(path, &format!("Authorization: Bearer {token}\r\n")))
     };
     // Alternating: one worker answers both.
     for token in ["alice - acme", "bob - other", "alice - acme", "carol"] {
-        let reply = ask(token, card);
+        let reply = request(token, card);
         assert_eq!(reply.status, 200, "{token} {}", reply.text());
     }
     for (token, status) in [("alice - acme", 200), ("bob - other", 403), ("carol", 403)] {
-        let reply = ask(token, &format!("/tenants/acme{card}"));
+        let reply = request(token, &format!("/tenants/acme{card}"));
         assert_eq!(reply.status, status, "{token} {}", reply.text());
     }
 }
@@ -288,8 +288,9 @@ fn authenticated_split_and_chunked_bodies_are_accepted() {
     assert_eq!(lab.reply(peer).status, 200);
     let chunked = post_chunked("/", &rpc("ListTasks", &json!({})), 7);
     let text = String::from_utf8(chunked).unwrap();
-    let known = text.replacen("\r\n", "\r\nAuthorization: Bearer alice\r\nA2A-Version: 1.0\r\n", 1);
-    assert_eq!(lab.ask(known.as_bytes()).status, 200);
+    let authenticated =
+        text.replacen("\r\n", "\r\nAuthorization: Bearer alice\r\nA2A-Version: 1.0\r\n", 1);
+    assert_eq!(lab.ask(authenticated.as_bytes()).status, 200);
     assert_eq!(by.asked.load(Relaxed), 1, "the second is remembered");
     let peer = lab.open();
     lab.write(peer, text.as_bytes());
@@ -389,7 +390,7 @@ fn wrong_key_delay_ms() {
     let (mut lab, by) = lab();
     let peer = from("192.0.2.7");
     fail_ten_times(&mut lab, peer);
-    let asked = by.asked.load(Relaxed);
+    let checks_before = by.asked.load(Relaxed);
     let (client, leaver) = (lab.open_to(peer), lab.open_to(peer));
     let wrong = call("wrong", "/", "ListTasks", &json!({}));
     lab.write(client, &wrong);
@@ -411,7 +412,7 @@ fn wrong_key_delay_ms() {
     let reply = lab.reply(client);
     assert_eq!((reply.status, reply.code(), lab.next(client)), (401, -32000, Next::Close));
     assert_eq!(reply.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
-    assert_eq!(by.asked.load(Relaxed), asked + 5, "each was checked once");
+    assert_eq!(by.asked.load(Relaxed), checks_before + 5, "each was checked once");
     // Other peers get the answer to a wrong key at once.
     assert_eq!(lab.ask(&wrong).status, 401);
 }
@@ -455,14 +456,14 @@ fn tasks_and_contexts_of_other_callers_are_hidden() {
     let (mut lab, _) = lab();
     let task = sent(&mut lab, "alice", "/agents/works")["task"].clone();
     let (id, context) = (task["id"].clone(), task["contextId"].clone());
-    let known = json!({ "id": id });
+    let existing = json!({ "id": id });
     let unknown = json!({ "id": "no-such-task" });
-    let told = |reply: Reply| reply.json()["error"]["message"].as_str().unwrap().to_owned();
+    let error_text = |reply: Reply| reply.json()["error"]["message"].as_str().unwrap().to_owned();
     for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
-        let others = lab.ask(&call("bob", "/agents/works", method, &known));
+        let others = lab.ask(&call("bob", "/agents/works", method, &existing));
         let nothing = lab.ask(&call("bob", "/agents/works", method, &unknown));
         assert_eq!((others.status, others.code()), (nothing.status, -32001), "{method}");
-        assert_eq!(told(others), told(nothing), "{method}");
+        assert_eq!(error_text(others), error_text(nothing), "{method}");
     }
     let mut follow_up = V1.params(say("more"));
     follow_up["message"]["taskId"] = id.clone();
@@ -476,15 +477,15 @@ fn tasks_and_contexts_of_other_callers_are_hidden() {
     assert_eq!(count(&mut lab, "bob", &json!({})), 0);
     assert_eq!(count(&mut lab, "bob", &json!({ "contextId": context })), 0);
     // A context of the same name belongs to the other caller.
-    let mut same = V1.params(Say { at_once: true, ..say("mine") });
+    let mut same = V1.params(OutgoingMessage { at_once: true, ..say("mine") });
     same["message"]["contextId"] = context.clone();
     let reply = lab.ask(&call("bob", "/agents/works", "SendMessage", &same)).json();
     assert_eq!(reply["result"]["task"]["contextId"], context);
     let of_context = json!({ "contextId": context });
     assert_eq!(count(&mut lab, "bob", &of_context), 1);
     assert_eq!(count(&mut lab, "alice", &of_context), 1);
-    assert_eq!(lab.ask(&call("alice", "/agents/works", "GetTask", &known)).status, 200);
-    let canceled = lab.ask(&call("alice", "/agents/works", "CancelTask", &known)).json();
+    assert_eq!(lab.ask(&call("alice", "/agents/works", "GetTask", &existing)).status, 200);
+    let canceled = lab.ask(&call("alice", "/agents/works", "CancelTask", &existing)).json();
     assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED");
 }
 
@@ -510,7 +511,7 @@ fn task_ownership_is_enforced_in_every_protocol_version() {
 #[test]
 fn caller_may_only_name_its_granted_tenants() {
     let (mut lab, _) = lab();
-    let said = |lab: &mut Lab, token: &str, tenant: Option<&str>| {
+    let answer = |lab: &mut Lab, token: &str, tenant: Option<&str>| {
         let mut params = V1.params(say("hi"));
         if let Some(tenant) = tenant {
             params["tenant"] = json!(tenant);
@@ -521,12 +522,12 @@ fn caller_may_only_name_its_granted_tenants() {
             status => format!("{status} {}", reply.json()["error"]["message"].as_str().unwrap()),
         }
     };
-    assert_eq!(said(&mut lab, "alice", None), "alice in no tenant");
-    assert_eq!(said(&mut lab, "alice x a,b", None), "alice in a");
-    assert_eq!(said(&mut lab, "alice x a,b", Some("b")), "alice in b");
+    assert_eq!(answer(&mut lab, "alice", None), "alice in no tenant");
+    assert_eq!(answer(&mut lab, "alice x a,b", None), "alice in a");
+    assert_eq!(answer(&mut lab, "alice x a,b", Some("b")), "alice in b");
     let refused = "403 the caller may not use the tenant c";
-    assert_eq!(said(&mut lab, "alice x a,b", Some("c")), refused);
-    assert!(said(&mut lab, "alice", Some("a")).starts_with("403"));
+    assert_eq!(answer(&mut lab, "alice x a,b", Some("c")), refused);
+    assert!(answer(&mut lab, "alice", Some("a")).starts_with("403"));
     // The path names the tenant.
     for (path, status) in [("/tenants/b", 200), ("/tenants/c", 403)] {
         let reply = lab.ask(&call("alice x a,b", path, "ListTasks", &json!({})));
@@ -681,7 +682,7 @@ fn withdrawn_credential_ends_streams_calls_and_websockets() {
     };
     let stream = open(&mut lab, &call("alice", "/agents/works", "SendStreamingMessage", &params));
     let poll = open(&mut lab, &call("alice", "/agents/works", "SendMessage", &params));
-    let [quiet, busy] = [false, true].map(|is_busy| {
+    let [idle, busy] = [false, true].map(|is_busy| {
         let peer = open(&mut lab, &upgrade("/agents/works", "Authorization: Bearer alice\r\n"));
         assert!(lab.take(peer).starts_with(b"HTTP/1.1 101"));
         if is_busy {
@@ -691,7 +692,7 @@ fn withdrawn_credential_ends_streams_calls_and_websockets() {
         peer
     });
     lab.pass(1_000);
-    assert!([stream, poll, quiet, busy].iter().all(|peer| lab.is_open(*peer)));
+    assert!([stream, poll, idle, busy].iter().all(|peer| lab.is_open(*peer)));
     by.grant.withdraw();
     // No time passes: the withdrawal wakes the waiting calls.
     lab.pass(0);
@@ -700,7 +701,7 @@ fn withdrawn_credential_ends_streams_calls_and_websockets() {
     let reply = lab.reply(poll);
     assert_eq!(reply.status, 401);
     assert_eq!(reply.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
-    for socket in [quiet, busy] {
+    for socket in [idle, busy] {
         let last = lab.frames(socket).pop().unwrap();
         assert_eq!((last.close_code(), lab.next(socket)), (3000, Next::Close));
     }

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{Gen, Say, post, rpc, say},
+    ask::{Gen, OutgoingMessage, post, rpc, say},
     callers::ByName,
 };
 
@@ -64,7 +64,7 @@ fn lab(limits: Limits) -> (Lab, Careful) {
 
 /// Begins a task and returns its id.
 fn begin(lab: &mut Lab, words: &str) -> Value {
-    let params = Gen::V1.params(Say { at_once: true, ..say(words) });
+    let params = Gen::V1.params(OutgoingMessage { at_once: true, ..say(words) });
     lab.result("SendMessage", &params)["task"]["id"].clone()
 }
 
@@ -77,7 +77,7 @@ fn cancel(lab: &mut Lab, id: &Value) -> Peer {
 }
 
 /// A cancel notification: a batch member without an id.
-fn silent(id: &Value) -> Value {
+fn cancel_notification(id: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": "CancelTask", "params": { "id": id } })
 }
 
@@ -244,12 +244,12 @@ fn deferred_cancels_hold_caller_permits_until_the_agent_decides() {
     let mut lab = Lab::new(Setup { agents, authenticator, limits, ..Setup::default() });
     let fields = |bearer: &'static str| [("Authorization", bearer), ("A2A-Version", "1.0")];
     let begin = |lab: &mut Lab, bearer| {
-        let params = Gen::V1.params(Say { at_once: true, ..say("defer") });
+        let params = Gen::V1.params(OutgoingMessage { at_once: true, ..say("defer") });
         let sent = lab.ask(&post("/", &fields(bearer), &rpc("SendMessage", &params)));
         sent.result()["task"]["id"].clone()
     };
     let ids = [begin(&mut lab, "Bearer alice"), begin(&mut lab, "Bearer bob")];
-    let ask = |lab: &mut Lab, of: usize| {
+    let send_cancel = |lab: &mut Lab, of: usize| {
         let (peer, bearer) = (lab.open(), ["Bearer alice", "Bearer bob"][of]);
         let cancel = rpc("CancelTask", &json!({ "id": ids[of] }));
         lab.write(peer, &post("/", &fields(bearer), &cancel));
@@ -257,19 +257,19 @@ fn deferred_cancels_hold_caller_permits_until_the_agent_decides() {
     };
     // The permit of a client that disconnects stays with the agent's pending cancel.
     for _ in 0..2 {
-        let peer = ask(&mut lab, 0);
+        let peer = send_cancel(&mut lab, 0);
         assert!(lab.received(peer).is_empty());
         lab.end(peer);
     }
-    let refused = ask(&mut lab, 0);
+    let refused = send_cancel(&mut lab, 0);
     let refused = lab.reply(refused);
     assert_eq!(refused.status, 429, "{}", refused.text());
     assert!(refused.text().contains("RATE_LIMIT_EXCEEDED"), "{}", refused.text());
-    let other = ask(&mut lab, 1);
+    let other = send_cancel(&mut lab, 1);
     assert!(lab.received(other).is_empty());
     careful.0.lock().unwrap().1.clear();
     lab.settle();
-    let again = ask(&mut lab, 0);
+    let again = send_cancel(&mut lab, 0);
     assert!(lab.received(again).is_empty());
 }
 
@@ -282,7 +282,7 @@ fn anonymous_caller_at_its_task_quota_can_cancel_its_task() {
     let quotas = Quotas { anonymous: one, ..Quotas::default() };
     let mut lab = Lab::new(Setup { agents, quotas, ..Setup::default() });
     let id = begin(&mut lab, "defer");
-    let params = Gen::V1.params(Say { at_once: true, id: "second", ..say("defer") });
+    let params = Gen::V1.params(OutgoingMessage { at_once: true, id: "second", ..say("defer") });
     assert_eq!(lab.ask(&post("/", &[], &rpc("SendMessage", &params))).status, 429);
     // The bytes of a waiting cancel have their own limit.
     let params = json!({ "id": id, "metadata": { "why": "x".repeat(2_000) } });
@@ -303,19 +303,19 @@ fn waiting_cancel_on_a_websocket_counts_as_in_flight() {
     let (id, other) = (begin(&mut lab, "defer"), begin(&mut lab, "agree"));
     let socket = lab.socket("/", "");
     let idle = lab.held_bytes(socket);
-    let ask = |id: &Value| rpc("CancelTask", &json!({ "id": id }));
-    assert!(lab.say(socket, &ask(&id)).is_empty());
+    let cancel_body = |id: &Value| rpc("CancelTask", &json!({ "id": id }));
+    assert!(lab.say(socket, &cancel_body(&id)).is_empty());
     // A waiting request counts towards the held bytes.
     assert!(lab.held_bytes(socket) >= idle + 200, "{idle}");
-    for refused in [ask(&id), format!("[{}]", ask(&id))] {
-        let said = lab.say(socket, &refused);
-        let answer = said[0].as_array().map_or(&said[0], |batch| &batch[0]);
+    for refused in [cancel_body(&id), format!("[{}]", cancel_body(&id))] {
+        let answers = lab.say(socket, &refused);
+        let answer = answers[0].as_array().map_or(&answers[0], |batch| &batch[0]);
         let text = answer["error"]["message"].as_str().unwrap();
         assert!(text.contains("ws_in_flight_max"), "{text}");
     }
     // A cancel that is decided at once is answered.
-    let said = lab.say(socket, &ask(&other));
-    assert_eq!(said[0]["result"]["status"]["state"], "TASK_STATE_CANCELED");
+    let answers = lab.say(socket, &cancel_body(&other));
+    assert_eq!(answers[0]["result"]["status"]["state"], "TASK_STATE_CANCELED");
     careful.0.lock().unwrap().1.drain(..).for_each(DeferredCancel::agree);
     lab.settle();
     assert_eq!(lab.frames(socket)[0].json()["result"]["status"]["state"], "TASK_STATE_CANCELED");
@@ -328,22 +328,22 @@ fn deferred_cancel_sees_caller_disconnect_and_task_end() {
     let id = begin(&mut lab, "defer");
     let peer = cancel(&mut lab, &id);
     let deferred = careful.0.lock().unwrap().1.pop().unwrap();
-    let is_gone = |deferred: &DeferredCancel| {
+    let is_signaled = |deferred: &DeferredCancel| {
         let cx = &mut Context::from_waker(Waker::noop());
         let is_ready = pin!(deferred.caller_gone()).poll(cx).is_ready();
         assert_eq!(is_ready, deferred.is_caller_gone());
         is_ready
     };
-    assert!(!is_gone(&deferred));
+    assert!(!is_signaled(&deferred));
     lab.end(peer);
-    assert!(is_gone(&deferred));
+    assert!(is_signaled(&deferred));
     let peer = cancel(&mut lab, &id);
     let deferred = careful.0.lock().unwrap().1.pop().unwrap();
-    assert!(!is_gone(&deferred));
+    assert!(!is_signaled(&deferred));
     careful.0.lock().unwrap().0[0].status(TaskState::Completed, None).unwrap();
     lab.settle();
     assert_eq!(lab.reply(peer).json()["error"]["code"], -32002);
-    assert!(is_gone(&deferred));
+    assert!(is_signaled(&deferred));
 }
 
 #[test]
@@ -368,10 +368,10 @@ fn later_cancels_of_a_task_wait_for_the_same_decision() {
                 text => assert_eq!(answer["error"]["message"], text),
             }
         }
-        let said = lab.reply(rest).text().to_owned();
+        let rest_text = lab.reply(rest).text().to_owned();
         assert!(
-            said.contains(if text.is_empty() { "TASK_STATE_CANCELED" } else { text }),
-            "{said}"
+            rest_text.contains(if text.is_empty() { "TASK_STATE_CANCELED" } else { text }),
+            "{rest_text}"
         );
         if !text.is_empty() {
             // The agent is called again for the next cancel.
@@ -407,17 +407,17 @@ fn cancels_with_different_callers_or_fields_are_not_joined() {
     let (mut lab, careful) = lab(Limits::default());
     let id = begin(&mut lab, "defer");
     let body = rpc("CancelTask", &json!({ "id": id }));
-    let ask = |lab: &mut Lab, identity: Option<&'static str>, key: &str| {
+    let send_cancel = |lab: &mut Lab, identity: Option<&'static str>, key: &str| {
         let peer = lab.open_to(service::Peer { identity, ..service::Peer::default() });
         lab.write(peer, &post("/", &[("X-Key", key)], &body));
         assert!(lab.received(peer).is_empty());
         peer
     };
     let peers = [
-        ask(&mut lab, None, "guest"),
-        ask(&mut lab, None, "owner"),
-        ask(&mut lab, Some("owner"), "guest"),
-        ask(&mut lab, Some("owner"), "guest"),
+        send_cancel(&mut lab, None, "guest"),
+        send_cancel(&mut lab, None, "owner"),
+        send_cancel(&mut lab, Some("owner"), "guest"),
+        send_cancel(&mut lab, Some("owner"), "guest"),
     ];
     let deferred = std::mem::take(&mut careful.0.lock().unwrap().1);
     assert_eq!(deferred.len(), 3);
@@ -466,7 +466,7 @@ fn cancel_notifications_joining_a_cancel_take_no_store_bytes() {
     let (mut lab, careful) = lab(limits);
     let id = begin(&mut lab, "defer");
     let first = cancel(&mut lab, &id);
-    let batch = Value::from(vec![silent(&id); 100]).to_string();
+    let batch = Value::from(vec![cancel_notification(&id); 100]).to_string();
     for _ in 0..3 {
         let peer = lab.open();
         lab.write(peer, &post("/", &[], &batch));
@@ -483,7 +483,7 @@ fn cancel_notifications_joining_a_cancel_take_no_store_bytes() {
 /// Sends a cancel notification on a connection that ends.
 fn cancel_silently(lab: &mut Lab, id: &Value) {
     let peer = lab.open();
-    lab.write(peer, &post("/", &[], &Value::from(vec![silent(id)]).to_string()));
+    lab.write(peer, &post("/", &[], &Value::from(vec![cancel_notification(id)]).to_string()));
     assert_eq!(lab.reply(peer).status, 204);
     lab.end(peer);
 }
@@ -515,24 +515,24 @@ fn cancel_notification_stays_pending_until_its_task_ends() {
     let waiting = cancel(&mut lab, &id);
     cancel_silently(&mut lab, &id);
     let deferred = careful.0.lock().unwrap().1.pop().unwrap();
-    let mut gone = pin!(deferred.caller_gone());
-    assert!(gone.as_mut().poll(cx).is_pending() && !deferred.is_caller_gone());
+    let mut caller_gone = pin!(deferred.caller_gone());
+    assert!(caller_gone.as_mut().poll(cx).is_pending() && !deferred.is_caller_gone());
     lab.end(waiting);
     assert_eq!(woken.0.swap(0, Relaxed), 1);
-    assert!(gone.as_mut().poll(cx).is_pending() && !deferred.is_caller_gone());
+    assert!(caller_gone.as_mut().poll(cx).is_pending() && !deferred.is_caller_gone());
     careful.0.lock().unwrap().0[1].status(TaskState::Completed, None).unwrap();
     assert_eq!(woken.0.swap(0, Relaxed), 1);
-    assert!(gone.as_mut().poll(cx).is_ready() && deferred.is_caller_gone());
+    assert!(caller_gone.as_mut().poll(cx).is_ready() && deferred.is_caller_gone());
     // Another program has adopted the task.
     let id = begin(&mut lab, "defer");
     cancel_silently(&mut lab, &id);
     let deferred = careful.0.lock().unwrap().1.pop().unwrap();
-    let mut gone = pin!(deferred.caller_gone());
-    assert!(gone.as_mut().poll(cx).is_pending() && !deferred.is_caller_gone());
+    let mut caller_gone = pin!(deferred.caller_gone());
+    assert!(caller_gone.as_mut().poll(cx).is_pending() && !deferred.is_caller_gone());
     let agents = lab.engine.agents().unwrap().clone();
     agents.replace(Profile::new("careful", "Goes on."), Arc::new(Adopts::default())).unwrap();
     assert_eq!(woken.0.swap(0, Relaxed), 1);
-    assert!(gone.as_mut().poll(cx).is_ready() && deferred.is_caller_gone());
+    assert!(caller_gone.as_mut().poll(cx).is_ready() && deferred.is_caller_gone());
 }
 
 #[test]
@@ -554,7 +554,7 @@ fn caller_gone_is_not_set_before_the_cancel_is_answered() {
 #[derive(Default)]
 struct Interrupted {
     careful: Careful,
-    asked: AtomicUsize,
+    calls: AtomicUsize,
     meanwhile: Mutex<Option<(Sender<()>, Receiver<()>)>>,
 }
 
@@ -564,11 +564,11 @@ impl Agent for Interrupted {
     }
 
     fn cancel(&self, request: CancelRequest<'_>) {
-        self.asked.fetch_add(1, Relaxed);
+        self.calls.fetch_add(1, Relaxed);
         let meanwhile = self.meanwhile.lock().unwrap().take();
-        if let Some((come, has_come)) = meanwhile {
-            come.send(()).unwrap();
-            has_come.recv_timeout(PATIENCE).unwrap();
+        if let Some((start_sender, done_receiver)) = meanwhile {
+            start_sender.send(()).unwrap();
+            done_receiver.recv_timeout(PATIENCE).unwrap();
         }
         self.careful.cancel(request);
     }
@@ -585,22 +585,22 @@ fn cancel_during_a_cancel_callback_waits_for_its_decision() {
         let agent = Arc::new(Interrupted::default());
         let [mut lab, mut other] = pair(&agent);
         let id = begin(&mut lab, words);
-        let (come, comes) = channel();
-        let (came, has_come) = channel();
-        *agent.meanwhile.lock().unwrap() = Some((come, has_come));
+        let (start_sender, start_receiver) = channel();
+        let (done_sender, done_receiver) = channel();
+        *agent.meanwhile.lock().unwrap() = Some((start_sender, done_receiver));
         let peers = thread::scope(|scope| {
             let (other, id) = (&mut other, &id);
             let second = scope.spawn(move || {
-                comes.recv_timeout(PATIENCE).unwrap();
+                start_receiver.recv_timeout(PATIENCE).unwrap();
                 let peer = cancel(other, id);
-                came.send(()).unwrap();
+                done_sender.send(()).unwrap();
                 peer
             });
             let first = lab.open();
             lab.write(first, &post("/", &[], &rpc("CancelTask", &json!({ "id": id }))));
             [first, second.join().unwrap()]
         });
-        assert_eq!(agent.asked.load(Relaxed), 1, "{words}");
+        assert_eq!(agent.calls.load(Relaxed), 1, "{words}");
         agent.careful.0.lock().unwrap().1.drain(..).for_each(DeferredCancel::agree);
         lab.settle();
         other.settle();
@@ -613,7 +613,7 @@ fn cancel_during_a_cancel_callback_waits_for_its_decision() {
         assert_eq!(lab.engine.waiting().calls, 0);
         // The agent is called again for the next cancel if the task is still running.
         lab.call("CancelTask", &json!({ "id": id }));
-        assert_eq!(agent.asked.load(Relaxed), if words == "refuse" { 2 } else { 1 });
+        assert_eq!(agent.calls.load(Relaxed), if words == "refuse" { 2 } else { 1 });
     }
 }
 
@@ -624,7 +624,7 @@ fn simultaneous_cancels_call_the_agent_once() {
         let mut labs = pair(&agent);
         let ids: Vec<Value> = (0..500).map(|_| begin(&mut labs[0], words)).collect();
         let together = Barrier::new(2);
-        let ask = |lab: &mut Lab| -> Vec<Peer> {
+        let send_cancels = |lab: &mut Lab| -> Vec<Peer> {
             let each = ids.iter().map(|id| {
                 let peer = lab.open();
                 let request = post("/", &[], &rpc("CancelTask", &json!({ "id": id })));
@@ -635,10 +635,10 @@ fn simultaneous_cancels_call_the_agent_once() {
             each.collect()
         };
         let peers = thread::scope(|scope| {
-            let both = labs.each_mut().map(|lab| scope.spawn(|| ask(lab)));
+            let both = labs.each_mut().map(|lab| scope.spawn(|| send_cancels(lab)));
             both.map(|one| one.join().unwrap())
         });
-        assert_eq!(agent.asked.load(Relaxed), ids.len(), "{words}");
+        assert_eq!(agent.calls.load(Relaxed), ids.len(), "{words}");
         agent.careful.0.lock().unwrap().1.drain(..).for_each(DeferredCancel::agree);
         for (lab, peers) in labs.iter_mut().zip(peers) {
             lab.settle();

@@ -84,11 +84,11 @@ fn schemes_v03() -> Value {
     })
 }
 
-fn asked_v1() -> Value {
+fn requirements_v1() -> Value {
     json!([{"schemes": {"key": {}, "mtls": {}}}, {"schemes": {"oauth": {"list": ["a", "b"]}}}])
 }
 
-fn asked_v03() -> Value {
+fn requirements_v03() -> Value {
     json!([{"key": [], "mtls": []}, {"oauth": ["a", "b"]}])
 }
 
@@ -98,7 +98,7 @@ fn strict_card_has_only_the_security_fields_of_its_version() {
         let v1 = card(form, &["1.0", "0.3"]);
         assert_eq!(
             (&v1["securitySchemes"], &v1["securityRequirements"]),
-            (&schemes_v1(), &asked_v1())
+            (&schemes_v1(), &requirements_v1())
         );
         let skill = json!([{"schemes": {"bearer": {"list": ["draw"]}}}]);
         assert_eq!(v1["skills"][0]["securityRequirements"], skill);
@@ -107,7 +107,7 @@ fn strict_card_has_only_the_security_fields_of_its_version() {
         }
     }
     let v03 = card(CardForm::V03, &["1.0", "0.3"]);
-    assert_eq!((&v03["securitySchemes"], &v03["security"]), (&schemes_v03(), &asked_v03()));
+    assert_eq!((&v03["securitySchemes"], &v03["security"]), (&schemes_v03(), &requirements_v03()));
     assert_eq!(v03["skills"][0]["security"], json!([{"bearer": ["draw"]}]));
     for foreign in ["securityRequirements", "authentication"] {
         assert!(v03.get(foreign).is_none() && v03["skills"][0].get(foreign).is_none());
@@ -123,7 +123,10 @@ fn strict_card_has_only_the_security_fields_of_its_version() {
 fn hybrid_card_has_security_schemes_in_both_formats() {
     let hybrid = card(CardForm::Hybrid, &["1.0", "0.3"]);
     assert_eq!(hybrid["securitySchemes"], schemes_in_both_spellings());
-    assert_eq!((&hybrid["securityRequirements"], &hybrid["security"]), (&asked_v1(), &asked_v03()));
+    assert_eq!(
+        (&hybrid["securityRequirements"], &hybrid["security"]),
+        (&requirements_v1(), &requirements_v03())
+    );
     let skill = &hybrid["skills"][0];
     assert!(skill.get("securityRequirements").is_some() && skill.get("security").is_some());
     assert!(hybrid.get("authentication").is_some());
@@ -138,7 +141,7 @@ fn extended_card_over_http_json_has_each_scheme_in_both_formats() {
     let mut lab = Lab::new(setup);
     let rest = lab.ask(&get("/v1/card")).json();
     assert_eq!(rest["securitySchemes"], schemes_in_both_spellings());
-    assert_eq!(rest["security"], asked_v03());
+    assert_eq!(rest["security"], requirements_v03());
     for foreign in ["securityRequirements", "supportedInterfaces", "authentication"] {
         assert!(rest.get(foreign).is_none(), "{foreign}");
     }
@@ -184,7 +187,7 @@ fn agent_with_own_security_ignores_the_server_requirements() {
     let card = |lab: &mut Lab, base: &str| {
         lab.ask(&get(&format!("{base}/.well-known/agent-card.json"))).json()
     };
-    assert_eq!(card(&mut lab, "")["security"], asked_v03());
+    assert_eq!(card(&mut lab, "")["security"], requirements_v03());
     let free = card(&mut lab, "/agents/free");
     for key in ["securitySchemes", "security", "securityRequirements", "authentication"] {
         assert!(free.get(key).is_none(), "{key}");

@@ -211,9 +211,9 @@ fn card_capabilities_follow_options_and_profile() {
     let key = "supportsAuthenticatedExtendedCard";
     assert!(with(CardForm::V03, no_extended).get(key).is_none());
     assert!(with(CardForm::Hybrid, no_extended).get(key).is_none());
-    let mut quiet = profile();
-    quiet.streaming = false;
-    let bytes = render(&quiet, &[V1], CardForm::Hybrid, no_extended);
+    let mut without_streaming = profile();
+    without_streaming.streaming = false;
+    let bytes = render(&without_streaming, &[V1], CardForm::Hybrid, no_extended);
     let card: Value = serde_json::from_slice(&bytes).expect("a card is JSON");
     assert_eq!(card["capabilities"]["streaming"], false);
 }
@@ -222,8 +222,8 @@ fn card_capabilities_follow_options_and_profile() {
 fn skill_output_modes_default_to_the_agent_output_modes() {
     let mut profile = profile();
     profile.skills[0].output_modes.clear();
-    for is_said in [true, false] {
-        if !is_said {
+    for is_declared in [true, false] {
+        if !is_declared {
             profile.output_modes.clear();
         }
         for form in [CardForm::V1, CardForm::V03, CardForm::Hybrid] {
@@ -232,7 +232,7 @@ fn skill_output_modes_default_to_the_agent_output_modes() {
             each(&card["skills"], |skill| assert_strict(skill, SKILL_V1));
             let skill = &card["skills"][0];
             assert_eq!(skill["inputModes"], json!(profile.skills[0].input_modes));
-            let filled_in = is_said.then_some(&card["defaultOutputModes"]);
+            let filled_in = is_declared.then_some(&card["defaultOutputModes"]);
             assert_eq!(skill.get("outputModes"), filled_in);
         }
     }

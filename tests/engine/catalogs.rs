@@ -87,8 +87,8 @@ fn the_catalog_is_a_linkset_of_endpoints_and_cards() {
     let mut lab = lab(vec![mount("/evo", "evo_ai")]);
     let reply = lab.ask(&get(CATALOG));
     let contexts = linkset(&reply);
-    let here = format!("http://a.example{CATALOG}");
-    assert_eq!(contexts[0]["anchor"], here);
+    let catalog_url = format!("http://a.example{CATALOG}");
+    assert_eq!(contexts[0]["anchor"], catalog_url);
     let items: Vec<&Value> =
         contexts[0]["item"].as_array().unwrap().iter().map(|item| &item["href"]).collect();
     let anchors: Vec<&Value> = contexts[1..].iter().map(|context| &context["anchor"]).collect();
@@ -110,7 +110,7 @@ fn the_catalog_is_a_linkset_of_endpoints_and_cards() {
     lab.write(peer, head.as_bytes());
     let head = lab.head_reply(peer);
     assert_eq!(head.fields, reply.fields);
-    assert_eq!(head.field("link"), Some(&*format!("<{here}>; rel=\"api-catalog\"")));
+    assert_eq!(head.field("link"), Some(&*format!("<{catalog_url}>; rel=\"api-catalog\"")));
 }
 
 #[test]
@@ -161,8 +161,8 @@ fn agent_lists_support_conditional_requests() {
 #[test]
 fn agent_list_respects_mounts_cors_and_public_url() {
     // A mount at this path replaces the list.
-    let mut taken = lab(vec![mount("/agents", "standard")]);
-    assert_eq!(taken.ask(&get(AGENTS)).status, 405);
+    let mut mounted = lab(vec![mount("/agents", "standard")]);
+    assert_eq!(mounted.ask(&get(AGENTS)).status, 405);
     // With a mount at the root, the default agent is served at the path of its name.
     let mut root = lab(vec![mount("/", "standard")]);
     let list = root.ask(&get(AGENTS)).json();

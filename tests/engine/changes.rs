@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab,
-    ask::{Gen, Say, get, get_with, post, rpc, say, text_of},
+    ask::{Gen, OutgoingMessage, get, get_with, post, rpc, say, text_of},
     echo, script,
 };
 
@@ -34,16 +34,16 @@ struct Named(&'static str);
 
 impl Agent for Named {
     fn start(&self, mut turn: Turn<'_>) {
-        let said = MessageBuf::agent(&PartsBuf::new().text(self.0));
+        let message = MessageBuf::agent(&PartsBuf::new().text(self.0));
         match turn.message.parts().next().and_then(|part| part.as_text()).map(|text| text.raw()) {
-            Some(b"task") => turn.status_with(TaskState::Completed, &said),
+            Some(b"task") => turn.status_with(TaskState::Completed, &message),
             Some(b"wait") => turn.status(TaskState::Working),
-            Some(b"ask") => turn.status_with(TaskState::InputRequired, &said),
+            Some(b"ask") => turn.status_with(TaskState::InputRequired, &message),
             Some(b"later") => {
                 turn.status(TaskState::Working);
                 turn.resume_after(5_000, 7);
             }
-            _ => turn.reply(said),
+            _ => turn.reply(message),
         }
     }
 
@@ -80,12 +80,12 @@ fn at(lab: &mut Lab, agent: &str, method: &str, params: &Value) -> Value {
 }
 
 fn send(lab: &mut Lab, agent: &str, text: &str) -> Value {
-    let params = Gen::V1.params(Say { at_once: true, ..say(text) });
+    let params = Gen::V1.params(OutgoingMessage { at_once: true, ..say(text) });
     at(lab, agent, "SendMessage", &params)["result"].take()
 }
 
 /// The text of the agent's direct message.
-fn said(lab: &mut Lab, agent: &str) -> String {
+fn reply_text(lab: &mut Lab, agent: &str) -> String {
     text_of(&send(lab, agent, "hi")["message"]).to_owned()
 }
 
@@ -115,7 +115,10 @@ fn added_agent_is_served_at_its_path() {
     let added = agents.add(profile("two", "Second."), Arc::new(Named("second")));
     assert_eq!(added, Ok(AgentIndex(2)));
     assert_eq!(lab.ask(&get(path)).json()["description"], "Second.");
-    assert_eq!((said(&mut lab, "one"), said(&mut lab, "two")), ("first".into(), "second".into()));
+    assert_eq!(
+        (reply_text(&mut lab, "one"), reply_text(&mut lab, "two")),
+        ("first".into(), "second".into())
+    );
     assert_eq!(agents.names(), ["echo", "one", "two"]);
 }
 
@@ -127,10 +130,10 @@ fn replaced_agent_changes_its_answers_and_card_at_once() {
     let lines = [format!("If-None-Match: {etag}\r\n"), format!("If-Modified-Since: {since}\r\n")];
     assert!(lines.iter().all(|lines| lab.ask(&get_with(CARD, lines)).status == 304));
     lab.pass(10_000);
-    assert_eq!(said(&mut lab, "one"), "first");
+    assert_eq!(reply_text(&mut lab, "one"), "first");
     let replaced = agents.replace(profile("one", "Second."), Arc::new(Named("second")));
     assert_eq!(replaced, Ok(AgentIndex(1)));
-    assert_eq!(said(&mut lab, "one"), "second");
+    assert_eq!(reply_text(&mut lab, "one"), "second");
     for lines in lines {
         let after = lab.ask(&get_with(CARD, &lines));
         assert_eq!((after.status, &after.json()["description"]), (200, &json!("Second.")));
@@ -147,7 +150,7 @@ fn replaced_agent_is_dropped() {
     let (mut lab, agents) = lab();
     let before: Arc<dyn Agent> = Arc::new(Named("second"));
     agents.replace(profile("one", "Second."), Arc::clone(&before)).unwrap();
-    assert_eq!(said(&mut lab, "one"), "second");
+    assert_eq!(reply_text(&mut lab, "one"), "second");
     assert!(Arc::strong_count(&before) > 1);
     agents.replace(profile("one", "Third."), Arc::new(Named("third"))).unwrap();
     assert_eq!(Arc::strong_count(&before), 1);
@@ -187,7 +190,7 @@ fn one_change_call_adds_replaces_and_removes_agents() {
     assert_eq!(agents.change(changes), Ok(()));
     assert_eq!(agents.names(), ["echo", "one", "three"]);
     assert_eq!(
-        (said(&mut lab, "one"), said(&mut lab, "three")),
+        (reply_text(&mut lab, "one"), reply_text(&mut lab, "three")),
         ("another".into(), "third".into())
     );
 }
@@ -220,7 +223,7 @@ fn agent_changes_are_applied_all_or_none() {
         let refused = agents.change(before.into_iter().chain([change]).collect());
         assert_eq!(refused, Err(error));
         assert_eq!(agents.names(), ["echo", "one"]);
-        assert_eq!(said(&mut lab, "one"), "first");
+        assert_eq!(reply_text(&mut lab, "one"), "first");
         assert_eq!(lab.ask(&get(CARD)).json()["description"], "First.");
     }
     // The refused changes have reserved no names.
@@ -247,7 +250,10 @@ fn card_change_keeps_the_agent_and_its_tasks() {
     let describe = AgentChange::Describe(profile("one", "Another."));
     assert_eq!(agents.change(vec![describe]), Ok(()));
     assert_eq!(lab.ask(&get(CARD)).json()["description"], "Another.");
-    assert_eq!((said(&mut lab, "one"), status(&mut lab, &id).0), ("first".into(), WORKING.into()));
+    assert_eq!(
+        (reply_text(&mut lab, "one"), status(&mut lab, &id).0),
+        ("first".into(), WORKING.into())
+    );
     lab.pass(5_000);
     assert_eq!(status(&mut lab, &id), ("TASK_STATE_COMPLETED".into(), "resumed".into()));
 }
@@ -285,7 +291,7 @@ fn agents_max() {
     agents.remove("one").unwrap();
     assert_eq!(add("three"), Err(AgentError::TooMany));
     assert_eq!((add("two"), add("one")), (Ok(AgentIndex(2)), Ok(AgentIndex(1))));
-    assert_eq!(said(&mut lab, "one"), "added");
+    assert_eq!(reply_text(&mut lab, "one"), "added");
     let many = (0..4).map(|at| (profile(&at.to_string(), ""), echo().1)).collect();
     let setup = Setup { agents: many, limits, ..Setup::default() };
     assert_eq!(setup.check().unwrap_err().to_string(), "more agents than agents_max");
@@ -297,9 +303,9 @@ fn removed_agent_path_refuses_messages_and_serves_its_tasks() {
     let done = send(&mut lab, "one", "task")["task"]["id"].take();
     let socket = lab.socket("/agents/one", "");
     agents.remove("one").unwrap();
-    let gone = lab.ask(&get(CARD));
+    let card = lab.ask(&get(CARD));
     assert_eq!(
-        (gone.status, lab.ask(&get("/agents/one/.well-known/agent.json")).status),
+        (card.status, lab.ask(&get("/agents/one/.well-known/agent.json")).status),
         (404, 404)
     );
     let why = "the agent one was removed and accepts no more messages";
@@ -329,10 +335,10 @@ fn removed_agent_path_refuses_messages_and_serves_its_tasks() {
     assert_eq!(lab.ask(&get(&format!("/agents/one/tasks/{id}"))).json()["id"], done);
     assert_eq!(lab.ask(&get("/agents/one/tasks")).json()["totalSize"], 1);
 
-    let said = lab.say(socket, &rpc("SendMessage", &Gen::V1.params(say("task"))));
-    assert_eq!(said[0]["error"]["message"], why);
-    let said = lab.say(socket, &rpc("GetTask", &json!({ "id": done })));
-    assert_eq!(said[0]["result"]["id"], done);
+    let answers = lab.say(socket, &rpc("SendMessage", &Gen::V1.params(say("task"))));
+    assert_eq!(answers[0]["error"]["message"], why);
+    let answers = lab.say(socket, &rpc("GetTask", &json!({ "id": done })));
+    assert_eq!(answers[0]["result"]["id"], done);
 }
 
 #[test]
@@ -347,9 +353,9 @@ fn removed_agent_path_is_404_after_its_last_task() {
     assert_eq!(lab.ask(&get_task).status, 404);
     // The agent is added again under its index.
     let added = agents.add(profile("one", "Again."), Arc::new(Named("again")));
-    assert_eq!((added, said(&mut lab, "one")), (Ok(AgentIndex(1)), "again".to_owned()));
+    assert_eq!((added, reply_text(&mut lab, "one")), (Ok(AgentIndex(1)), "again".to_owned()));
     lab.pass(10_000);
-    assert_eq!(said(&mut lab, "one"), "again");
+    assert_eq!(reply_text(&mut lab, "one"), "again");
 }
 
 #[test]
@@ -359,7 +365,10 @@ fn agent_added_again_finds_its_tasks() {
     agents.remove("one").unwrap();
     agents.add(profile("two", ""), Arc::new(Named("second"))).unwrap();
     agents.add(profile("one", "Again."), Arc::new(Named("again"))).unwrap();
-    assert_eq!((said(&mut lab, "one"), task(&mut lab, &id)["id"].take()), ("again".into(), id));
+    assert_eq!(
+        (reply_text(&mut lab, "one"), task(&mut lab, &id)["id"].take()),
+        ("again".into(), id)
+    );
     assert_eq!(lab.ask(&get(CARD)).json()["description"], "Again.");
     assert_eq!(at(&mut lab, "two", "ListTasks", &json!({}))["result"]["totalSize"], 0);
 }
@@ -367,7 +376,7 @@ fn agent_added_again_finds_its_tasks() {
 #[test]
 fn unfinished_tasks_of_a_replaced_agent_fail_with_a_reason() {
     let (mut lab, agents) = lab();
-    let [working, later, asking] =
+    let [working, later, paused] =
         ["wait", "later", "ask"].map(|text| send(&mut lab, "one", text)["task"]["id"].take());
     let stream = post("/agents/one", &[], &rpc("SubscribeToTask", &json!({ "id": working })));
     let watcher = lab.open();
@@ -380,8 +389,8 @@ fn unfinished_tasks_of_a_replaced_agent_fail_with_a_reason() {
     let events = lab.reply(watcher).events();
     assert_eq!(events.last().unwrap().data["result"]["statusUpdate"]["status"]["state"], FAILED);
     // A task in input-required passes to the new program with the client's next message.
-    assert_eq!(status(&mut lab, &asking).0, "TASK_STATE_INPUT_REQUIRED");
-    let more = Say { task: asking.as_str(), id: "m-2", ..say("task") };
+    assert_eq!(status(&mut lab, &paused).0, "TASK_STATE_INPUT_REQUIRED");
+    let more = OutgoingMessage { task: paused.as_str(), id: "m-2", ..say("task") };
     let more = at(&mut lab, "one", "SendMessage", &Gen::V1.params(more));
     assert_eq!(text_of(&more["result"]["task"]["status"]["message"]), "second");
     // A wake-up that the earlier program scheduled is discarded.
@@ -400,24 +409,24 @@ fn tasks_of_a_renewed_agent_stay_with_their_old_program() {
     let (mut lab, agents) = lab();
     let keep = Keep::default();
     renew(&agents, "Keeps.", Arc::new(keep.clone()));
-    let kept = send(&mut lab, "one", "wait")["task"]["id"].take();
+    let working = send(&mut lab, "one", "wait")["task"]["id"].take();
     renew(&agents, "Second.", Arc::new(Named("second")));
-    let [later, asking] =
+    let [later, paused] =
         ["later", "ask"].map(|text| send(&mut lab, "one", text)["task"]["id"].take());
     let third: Arc<dyn Agent> = Arc::new(Named("third"));
     renew(&agents, "Third.", Arc::clone(&third));
     assert_eq!(lab.ask(&get(CARD)).json()["description"], "Third.");
-    assert_eq!(said(&mut lab, "one"), "third");
+    assert_eq!(reply_text(&mut lab, "one"), "third");
     // A change of the card alone keeps the older programs.
     agents.change(vec![AgentChange::Describe(profile("one", "Fourth."))]).unwrap();
-    let more = Say { task: asking.as_str(), id: "m-2", ..say("task") };
+    let more = OutgoingMessage { task: paused.as_str(), id: "m-2", ..say("task") };
     let more = at(&mut lab, "one", "SendMessage", &Gen::V1.params(more));
     assert_eq!(text_of(&more["result"]["task"]["status"]["message"]), "second");
     lab.pass(10_000);
     assert_eq!(status(&mut lab, &later), ("TASK_STATE_COMPLETED".into(), "resumed".into()));
     let mut job = keep.jobs.lock().unwrap().pop().unwrap();
     assert_eq!(job.status(TaskState::Working, None), Ok(()));
-    let canceled = at(&mut lab, "one", "CancelTask", &json!({ "id": kept }));
+    let canceled = at(&mut lab, "one", "CancelTask", &json!({ "id": working }));
     assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED");
     // Programs without unfinished tasks are dropped at the next change.
     renew(&agents, "Fifth.", Arc::new(Named("fifth")));
@@ -460,7 +469,7 @@ fn unfinished_tasks_of_a_removed_agent_fail_with_a_reason() {
     let texts = ["wait", "later", "ask"];
     let ids = texts.map(|text| send(&mut lab, "one", text)["task"]["id"].take());
     let waiting = lab.open();
-    let more = Say { task: ids[0].as_str(), id: "m-2", ..say("wait") };
+    let more = OutgoingMessage { task: ids[0].as_str(), id: "m-2", ..say("wait") };
     lab.write(
         waiting,
         &post("/agents/one", &[], &rpc("SendStreamingMessage", &Gen::V1.params(more))),
@@ -582,7 +591,7 @@ fn panicking_turn_does_not_block_agent_replacement() {
     let (mut lab, agents) = lab();
     agents.replace(profile("one", "Breaks."), Arc::new(Breaks)).unwrap();
     let id = send(&mut lab, "one", "go")["task"]["id"].take();
-    let more = Gen::V1.params(Say { task: id.as_str(), id: "m-2", ..say("more") });
+    let more = Gen::V1.params(OutgoingMessage { task: id.as_str(), id: "m-2", ..say("more") });
     let more = post("/agents/one", &[], &rpc("SendMessage", &more));
     let peer = lab.open();
     lab.write(peer, &more);
@@ -660,7 +669,7 @@ fn follow_up_turn_completes_or_hands_over_on_replacement() {
     {
         let midway = midway(&agents);
         let id = send(&mut lab, "one", "stay")["task"]["id"].take();
-        let more = Say { task: id.as_str(), id: "m-2", at_once: true, ..say(text) };
+        let more = OutgoingMessage { task: id.as_str(), id: "m-2", at_once: true, ..say(text) };
         let more = at(&mut lab, "one", "SendMessage", &Gen::V1.params(more));
         assert_eq!(more["result"]["task"]["status"]["state"], state, "{more}");
         // A call that waits for the answer to its message gets one.
@@ -755,16 +764,24 @@ fn task_is_handed_over_after_a_refused_or_panicking_turn() {
                     );
                 }
                 then => {
-                    let more = Gen::V1.params(Say { task: id.as_str(), id: "m-2", ..say(then) });
+                    let more = Gen::V1.params(OutgoingMessage {
+                        task: id.as_str(),
+                        id: "m-2",
+                        ..say(then)
+                    });
                     let answer = at(&mut lab, "one", "SendMessage", &more);
                     assert_eq!(answer["error"].is_null(), case > 1, "{case}: {answer}");
                 }
             }
             // A panic fails the task, unless a job on another thread holds it.
-            let goes_on = !matches!(case, 2 | 3);
+            let continues = !matches!(case, 2 | 3);
             match next {
                 Some(next) => {
-                    assert_eq!(next.adopted.lock().unwrap().len(), usize::from(goes_on), "{case}");
+                    assert_eq!(
+                        next.adopted.lock().unwrap().len(),
+                        usize::from(continues),
+                        "{case}"
+                    );
                 }
                 None => assert_eq!(lab.engine.unfinished_tasks(), 0, "{case}"),
             }
@@ -816,18 +833,18 @@ fn job_of_a_replaced_program_wakes_its_canceled_future() {
 }
 
 /// Another thread reads the agents' names while this is dropped.
-struct Asks(Agents, mpsc::Sender<bool>);
+struct ReadsNames(Agents, mpsc::Sender<bool>);
 
-impl Agent for Asks {
+impl Agent for ReadsNames {
     fn start(&self, _: Turn<'_>) {}
 }
 
-impl Drop for Asks {
+impl Drop for ReadsNames {
     fn drop(&mut self) {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let agents = self.0.clone();
-        thread::spawn(move || tell.send(agents.names().len()));
-        let _ = self.1.send(told.recv_timeout(Duration::from_secs(5)).is_ok());
+        thread::spawn(move || sender.send(agents.names().len()));
+        let _ = self.1.send(receiver.recv_timeout(Duration::from_secs(5)).is_ok());
     }
 }
 
@@ -835,12 +852,12 @@ impl Drop for Asks {
 fn rejected_agent_is_dropped_outside_the_lock() {
     let limits = Limits { agents_max: 2, ..Limits::default() };
     let (_lab, agents) = lab_limited(limits);
-    let (tell, told) = mpsc::channel();
-    let asks = || Arc::new(Asks(agents.clone(), tell.clone()));
-    assert_eq!(agents.add(profile("one", ""), asks()), Err(AgentError::Taken("one".into())));
-    assert_eq!(agents.add(profile("two", ""), asks()), Err(AgentError::TooMany));
-    assert_eq!(agents.replace(profile("two", ""), asks()), Err(AgentError::Unknown("two".into())));
-    assert_eq!(told.try_iter().collect::<Vec<_>>(), [true; 3]);
+    let (sender, receiver) = mpsc::channel();
+    let agent = || Arc::new(ReadsNames(agents.clone(), sender.clone()));
+    assert_eq!(agents.add(profile("one", ""), agent()), Err(AgentError::Taken("one".into())));
+    assert_eq!(agents.add(profile("two", ""), agent()), Err(AgentError::TooMany));
+    assert_eq!(agents.replace(profile("two", ""), agent()), Err(AgentError::Unknown("two".into())));
+    assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [true; 3]);
 }
 
 #[test]
@@ -872,8 +889,9 @@ fn kept_bytes_count_towards_store_bytes() {
         send(&mut lab, "one", "go");
         jobs.append(&mut keep.jobs.lock().unwrap());
     }
-    let kept = |jobs: &mut Vec<Job>| jobs.iter_mut().map(|job| job.keep(&[7; 15_000])).collect();
-    let first: Vec<_> = kept(&mut jobs);
+    let store_all =
+        |jobs: &mut Vec<Job>| jobs.iter_mut().map(|job| job.keep(&[7; 15_000])).collect();
+    let first: Vec<_> = store_all(&mut jobs);
     assert_eq!(first, [Ok(()), Ok(()), Err(NotKept::NoRoom), Err(NotKept::NoRoom)]);
     // The bytes are released when the task ends.
     jobs.remove(0).status(TaskState::Completed, None).unwrap();
@@ -919,7 +937,7 @@ fn end_tenant_fails_its_tasks_and_frees_its_name() {
     let agents = lab.engine.agents().unwrap().clone();
     let add = || agents.add(profile("x", ""), Arc::new(Named("agent")));
     let send = |tenant: &str| {
-        let mut params = Gen::V1.params(Say { at_once: true, ..say("task") });
+        let mut params = Gen::V1.params(OutgoingMessage { at_once: true, ..say("task") });
         params["tenant"] = json!(tenant);
         params
     };

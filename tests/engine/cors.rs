@@ -40,7 +40,7 @@ fn preflight(path: &str, origin: &str, lines: &str) -> Vec<u8> {
 }
 
 /// Asserts that an answer allows `origin` to read it and varies by origin for caches.
-fn assert_said(reply: &Reply, origin: Option<&str>, what: &str) {
+fn assert_cors_fields(reply: &Reply, origin: Option<&str>, what: &str) {
     assert_eq!(reply.field("access-control-allow-origin"), origin, "{what}: {reply:?}");
     let vary = reply.field("vary").unwrap_or_default();
     assert!(vary.split(", ").any(|name| name == "Origin"), "{what}: {vary}");
@@ -65,7 +65,7 @@ fn every_route_answers_a_preflight_with_its_methods() {
     ] {
         let reply = lab.ask(&preflight(path, APP, ""));
         assert_eq!(reply.status, 204, "{path}");
-        assert_said(&reply, Some(APP), path);
+        assert_cors_fields(&reply, Some(APP), path);
         assert_eq!(reply.field("access-control-allow-methods"), Some(methods), "{path}");
         assert_eq!(reply.field("access-control-max-age"), Some("7200"));
         assert_eq!(reply.field("access-control-allow-credentials"), None);
@@ -103,10 +103,14 @@ fn unlisted_origin_gets_no_access_control_headers() {
     {
         let reply = lab.ask(&preflight("/", origin, ""));
         assert_eq!(reply.status, 204);
-        assert_said(&reply, None, origin);
+        assert_cors_fields(&reply, None, origin);
         assert_eq!(reply.field("access-control-allow-methods"), None, "{origin}");
         assert_eq!(lab.ask(&preflight("/nothing", origin, "")).status, 404, "{origin}");
-        assert_said(&lab.ask(&get_with(CARD, &format!("Origin: {origin}\r\n"))), None, origin);
+        assert_cors_fields(
+            &lab.ask(&get_with(CARD, &format!("Origin: {origin}\r\n"))),
+            None,
+            origin,
+        );
     }
     // OPTIONS without a requested method is not a preflight; without `Origin` the request is not
     // from a page.
@@ -114,7 +118,7 @@ fn unlisted_origin_gets_no_access_control_headers() {
     let reply = lab.ask(plain.as_bytes());
     assert_eq!(reply.field("access-control-allow-methods"), None);
     assert_eq!(reply.field("allow"), Some("POST, OPTIONS"));
-    assert_said(&lab.ask(&get(CARD)), None, "no origin");
+    assert_cors_fields(&lab.ask(&get(CARD)), None, "no origin");
 }
 
 #[test]
@@ -143,20 +147,24 @@ fn every_response_has_cors_headers_for_a_listed_origin() {
     ] {
         let reply = lab.ask(&request);
         assert_eq!(reply.status, status, "{what}");
-        assert_said(&reply, Some(APP), what);
+        assert_cors_fields(&reply, Some(APP), what);
     }
     let etag = lab.ask(&get(CARD)).field("etag").unwrap().to_owned();
     let unchanged = lab.ask(&get_with(CARD, &format!("{lines}If-None-Match: {etag}\r\n")));
     assert_eq!(unchanged.status, 304);
-    assert_said(&unchanged, Some(APP), "an unchanged card");
+    assert_cors_fields(&unchanged, Some(APP), "an unchanged card");
     // A deferred answer, and an answer with extensions.
     let peer = lab.open();
     lab.write(peer, &post("/", &from, &rpc(V1.send(), &slow)));
     assert!(lab.try_reply(peer).is_none());
     lab.pass(1_000);
-    assert_said(&lab.reply(peer), Some(APP), "an answer that waits");
+    assert_cors_fields(&lab.reply(peer), Some(APP), "an answer that waits");
     let named = [from[0], from[1], ("A2A-Extensions", "urn:nothing")];
-    assert_said(&lab.ask(&post("/", &named, &rpc(V1.send(), &send))), Some(APP), "extensions");
+    assert_cors_fields(
+        &lab.ask(&post("/", &named, &rpc(V1.send(), &send))),
+        Some(APP),
+        "extensions",
+    );
 }
 
 #[test]
@@ -171,20 +179,20 @@ fn early_rejections_of_a_listed_origin_have_cors_headers() {
     ] {
         let reply = lab.ask(request.as_bytes());
         assert_eq!(reply.status, status, "{what}");
-        assert_said(&reply, Some(APP), what);
+        assert_cors_fields(&reply, Some(APP), what);
         let other = lab.ask(request.replace(APP, OTHER).as_bytes());
-        assert_said(&other, None, what);
+        assert_cors_fields(&other, None, what);
     }
     let peer = lab.open();
     lab.write(peer, format!("{begin}Content-Length: 9\r\n\r\n{{").as_bytes());
     lab.pass(31_000);
     let late = lab.reply(peer);
     assert_eq!(late.status, 408);
-    assert_said(&late, Some(APP), "a slow body");
+    assert_cors_fields(&late, Some(APP), "a slow body");
     // The origin of the previous request does not apply to a head that never completes.
     let peer = lab.open();
     lab.write(peer, &get_with(CARD, &format!("Origin: {APP}\r\n")));
-    assert_said(&lab.reply(peer), Some(APP), "a card");
+    assert_cors_fields(&lab.reply(peer), Some(APP), "a card");
     lab.write(peer, b"GET / HTTP/1.1\r\n");
     lab.pass(11_000);
     let late = lab.reply(peer);
@@ -204,16 +212,16 @@ fn wrong_host_is_421_without_cors_headers() {
 #[test]
 fn star_allows_any_origin_but_not_credentials() {
     let mut any = lab(cors(&["*"]));
-    assert_said(&any.ask(&preflight("/", OTHER, "")), Some("*"), "any");
+    assert_cors_fields(&any.ask(&preflight("/", OTHER, "")), Some("*"), "any");
     let credentials = Cors { credentials: true, max_age_s: 0, ..cors(&[APP]) };
     let mut named = lab(credentials);
-    let asked = "Access-Control-Request-Private-Network: true\r\n";
-    let reply = named.ask(&preflight("/", APP, asked));
-    assert_said(&reply, Some(APP), "named");
+    let private_network = "Access-Control-Request-Private-Network: true\r\n";
+    let reply = named.ask(&preflight("/", APP, private_network));
+    assert_cors_fields(&reply, Some(APP), "named");
     assert_eq!(reply.field("access-control-allow-credentials"), Some("true"));
     assert_eq!(reply.field("access-control-max-age"), Some("0"));
     assert_eq!(reply.field("access-control-allow-private-network"), Some("true"));
-    let other = named.ask(&preflight("/", OTHER, asked));
+    let other = named.ask(&preflight("/", OTHER, private_network));
     assert_eq!(other.field("access-control-allow-credentials"), None);
     assert_eq!(other.field("access-control-allow-private-network"), None);
     let start =

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{Gen, Say, post, rpc, rpc_id, say},
+    ask::{Gen, OutgoingMessage, post, rpc, rpc_id, say},
 };
 
 /// Keeps each turn for the test.
@@ -75,16 +75,16 @@ fn words(text: &str) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(text))
 }
 
-fn open(lab: &mut Lab, generation: Gen, method: &str, say: Say<'_>) -> Peer {
+fn open(lab: &mut Lab, generation: Gen, method: &str, message: OutgoingMessage<'_>) -> Peer {
     let peer = lab.open();
-    lab.write(peer, &post("/", &[], &rpc(method, &generation.params(say))));
+    lab.write(peer, &post("/", &[], &rpc(method, &generation.params(message))));
     assert!(lab.received(peer).is_empty(), "{}", lab.received(peer).escape_ascii());
     peer
 }
 
 /// Sends a message and leaves its call waiting.
-fn send(lab: &mut Lab, generation: Gen, say: Say<'_>) -> Peer {
-    open(lab, generation, generation.send(), say)
+fn send(lab: &mut Lab, generation: Gen, message: OutgoingMessage<'_>) -> Peer {
+    open(lab, generation, generation.send(), message)
 }
 
 fn answer(lab: &mut Lab, peer: Peer) -> Value {
@@ -101,14 +101,14 @@ fn deferred_turn_can_reply_with_a_direct_message() {
     let (mut lab, keep) = lab(Limits::default());
     for generation in [Gen::V03, Gen::V1] {
         for at_once in [false, true] {
-            let peer = send(&mut lab, generation, Say { at_once, ..say("hi") });
+            let peer = send(&mut lab, generation, OutgoingMessage { at_once, ..say("hi") });
             keep.on_thread(|deferred| deferred.reply(words("hello")));
             let result = answer(&mut lab, peer)["result"].take();
             let message = if generation == Gen::V1 { &result["message"] } else { &result };
             assert_eq!(message["parts"][0]["text"], "hello");
             assert!(message["messageId"].as_str().is_some_and(|id| id.len() == 36));
-            let gone = json!({ "id": message["contextId"] });
-            assert_eq!(lab.code(generation.get(), &gone), -32001);
+            let unknown = json!({ "id": message["contextId"] });
+            assert_eq!(lab.code(generation.get(), &unknown), -32001);
         }
     }
 }
@@ -137,7 +137,7 @@ fn waiting_call_gets_the_finished_task_of_a_deferred_turn() {
 fn non_waiting_call_gets_the_new_task_of_a_deferred_turn() {
     let (mut lab, keep) = lab(Limits::default());
     for generation in [Gen::V03, Gen::V1] {
-        let peer = send(&mut lab, generation, Say { at_once: true, ..say("artifact") });
+        let peer = send(&mut lab, generation, OutgoingMessage { at_once: true, ..say("artifact") });
         let job = keep.take().into_job().unwrap();
         let result = answer(&mut lab, peer)["result"].take();
         let task = generation.task(&result);
@@ -226,7 +226,7 @@ fn deferred_turn_continues_an_existing_task() {
     // A message completes the task, a job continues it, a refusal leaves it unchanged.
     for end in ["reply", "job", "refuse"] {
         let id = task(&mut lab);
-        let next = Say { task: id.as_str(), ..say("next") };
+        let next = OutgoingMessage { task: id.as_str(), ..say("next") };
         let peer = send(&mut lab, Gen::V1, next);
         let deferred = keep.take();
         assert_eq!(deferred.request().state(), Some(TaskState::InputRequired));
@@ -249,7 +249,8 @@ fn deferred_turn_continues_an_existing_task() {
     // Earlier events are published with the end of the turn; a refusal discards them.
     for (end, is_there) in [("reply", true), ("job", true), ("refuse", false)] {
         let id = task(&mut lab);
-        let peer = send(&mut lab, Gen::V1, Say { task: id.as_str(), ..say("artifact") });
+        let peer =
+            send(&mut lab, Gen::V1, OutgoingMessage { task: id.as_str(), ..say("artifact") });
         let deferred = keep.take();
         match end {
             "reply" => deferred.reply(words("done")),
@@ -263,7 +264,7 @@ fn deferred_turn_continues_an_existing_task() {
     }
     // The turn detects that its task was canceled, and its call is answered.
     let id = task(&mut lab);
-    let peer = send(&mut lab, Gen::V1, Say { task: id.as_str(), ..say("next") });
+    let peer = send(&mut lab, Gen::V1, OutgoingMessage { task: id.as_str(), ..say("next") });
     let deferred = keep.take();
     lab.result("CancelTask", &json!({ "id": id }));
     assert!(is_ready(deferred.canceled()) && !is_ready(deferred.caller_gone()));
@@ -290,9 +291,13 @@ fn batch_and_websocket_calls_wait_for_deferred_turns() {
     keep.take().into_job().unwrap().reply(words("done")).unwrap();
     keep.take().reply(words("hello"));
     lab.settle();
-    let said: Vec<Value> = lab.frames(socket).iter().map(|frame| frame.json()).collect();
-    assert!(said.iter().any(|answer| answer["id"] == 7 && answer["result"]["message"].is_object()));
-    assert!(said.iter().any(|answer| answer["result"]["statusUpdate"].is_object()));
+    let ws_answers: Vec<Value> = lab.frames(socket).iter().map(|frame| frame.json()).collect();
+    assert!(
+        ws_answers
+            .iter()
+            .any(|answer| answer["id"] == 7 && answer["result"]["message"].is_object())
+    );
+    assert!(ws_answers.iter().any(|answer| answer["result"]["statusUpdate"].is_object()));
 }
 
 #[test]
@@ -450,7 +455,7 @@ fn deferred_turn_with_too_many_events_fails_its_task() {
     assert_eq!(status["state"], "TASK_STATE_FAILED");
     // The same for an existing task, which the call returns in its current state.
     let id = lab.result("SendMessage", &Gen::V1.params(say("ask")))["task"]["id"].take();
-    let peer = send(&mut lab, Gen::V1, Say { task: id.as_str(), ..say("many") });
+    let peer = send(&mut lab, Gen::V1, OutgoingMessage { task: id.as_str(), ..say("many") });
     keep.take().reply(words("done"));
     let status = answer(&mut lab, peer)["result"]["task"]["status"].take();
     assert_eq!(status["state"], "TASK_STATE_FAILED");

@@ -17,7 +17,7 @@ use crate::support::{
 
 /// Requests input, then completes on `done` or on any data part, which the default text also
 /// matches.
-const ASKS: &str = r#"
+const INPUT_REQUIRED: &str = r#"
     [[rule]]
     [[rule.step]]
     status = "input-required"
@@ -48,13 +48,13 @@ fn lab() -> Lab {
         dialect: dialect.name.to_owned(),
         agent: None,
     };
-    let agents = vec![echo(), script("asks", ASKS)];
+    let agents = vec![echo(), script("asks", INPUT_REQUIRED)];
     let mounts = dialect::ALL.iter().map(mount).collect();
     Lab::new(Setup { agents, mounts, tenants: Tenants::Any, ..Setup::default() })
 }
 
 /// Posts to a path with `Accept: */*`.
-fn ask(lab: &mut Lab, path: &str, method: &str, params: &Value) -> Reply {
+fn call(lab: &mut Lab, path: &str, method: &str, params: &Value) -> Reply {
     lab.ask(&post(path, &[("Accept", "*/*")], &rpc(method, params)))
 }
 
@@ -68,7 +68,7 @@ fn open(lab: &mut Lab, path: &str, method: &str, params: &Value) -> Peer {
 fn an_unknown_agent_is_404_with_a_json_rpc_error() {
     let mut lab = lab();
     for path in ["/a2a/nobody", "/api/v1/a2a/nobody", "/agents/nobody", "/a2a/", "/a2a/nobody/"] {
-        let reply = ask(&mut lab, path, "message/send", &V03.params(say("hi")));
+        let reply = call(&mut lab, path, "message/send", &V03.params(say("hi")));
         assert_eq!((reply.status, reply.closes(), reply.code()), (404, false, -32600), "{path}");
         assert_eq!((&reply.json()["jsonrpc"], &reply.json()["id"]), (&json!("2.0"), &Value::Null));
         assert_eq!(lab.ask(&get(path)).status, 404);
@@ -78,7 +78,7 @@ fn an_unknown_agent_is_404_with_a_json_rpc_error() {
 #[test]
 fn each_dialect_serves_only_its_own_methods() {
     let mut lab = lab();
-    for (path, known, unknown) in [
+    for (path, supported, unsupported) in [
         (
             "/a2a/echo",
             "tasks/get",
@@ -92,10 +92,10 @@ fn each_dialect_serves_only_its_own_methods() {
         ("/", "GetTask", "tasks/list SendTask sendMessage"),
     ] {
         let params = json!({"id": "x", "contextId": "c"});
-        let code = ask(&mut lab, path, known, &params).code();
+        let code = call(&mut lab, path, supported, &params).code();
         assert!([-32001, -32000].contains(&code), "{path}: {code}");
-        for method in unknown.split(' ') {
-            assert_eq!(ask(&mut lab, path, method, &params).code(), -32601, "{path} {method}");
+        for method in unsupported.split(' ') {
+            assert_eq!(call(&mut lab, path, method, &params).code(), -32601, "{path} {method}");
         }
     }
 }
@@ -136,27 +136,27 @@ fn langsmith_requires_a_matching_accept_header() {
 #[test]
 fn langsmith_get_and_cancel_accept_a_thread_id() {
     let mut lab = lab();
-    let result = ask(&mut lab, "/a2a/asks", "message/send", &V03.params(say("hi"))).result();
+    let result = call(&mut lab, "/a2a/asks", "message/send", &V03.params(say("hi"))).result();
     assert_eq!(result["kind"], "task");
     let (id, thread) = (result["id"].as_str().unwrap(), result["contextId"].as_str().unwrap());
     let compound = format!("{thread}:{id}");
     for method in ["tasks/get", "tasks/cancel"] {
-        let reply = ask(&mut lab, "/a2a/asks", method, &json!({"id": id, "contextId": "other"}));
+        let reply = call(&mut lab, "/a2a/asks", method, &json!({"id": id, "contextId": "other"}));
         assert_eq!((reply.status, reply.code()), (400, -32001), "{method}");
     }
     for id_alone in [id, compound.as_str()] {
-        let result = ask(&mut lab, "/a2a/asks", "tasks/get", &json!({"id": id_alone})).result();
+        let result = call(&mut lab, "/a2a/asks", "tasks/get", &json!({"id": id_alone})).result();
         assert_eq!(result["id"], id);
     }
     let params = json!({"id": compound, "contextId": thread, "historyLength": 10});
-    assert_eq!(ask(&mut lab, "/a2a/asks", "tasks/get", &params).result()["id"], id);
+    assert_eq!(call(&mut lab, "/a2a/asks", "tasks/get", &params).result()["id"], id);
     let params = json!({"id": id, "contextId": thread, "historyLength": 11});
-    assert_eq!(ask(&mut lab, "/a2a/asks", "tasks/get", &params).code(), -32602);
+    assert_eq!(call(&mut lab, "/a2a/asks", "tasks/get", &params).code(), -32602);
     // Unlike the platform, cancel works here.
     let params = json!({"id": compound, "contextId": thread});
-    let task = ask(&mut lab, "/a2a/asks", "tasks/cancel", &params).result();
+    let task = call(&mut lab, "/a2a/asks", "tasks/cancel", &params).result();
     assert_eq!(task["status"]["state"], "canceled");
-    let reply = ask(&mut lab, "/a2a/asks", "tasks/cancel", &params);
+    let reply = call(&mut lab, "/a2a/asks", "tasks/cancel", &params);
     assert_eq!((reply.status, reply.code()), (400, -32002));
 }
 
@@ -167,7 +167,7 @@ fn langsmith_resumes_by_text_and_by_data_under_a_compound_id() {
         json!({"kind": "text", "text": "done"}),
         json!({"kind": "data", "data": {"resume": [{"id": "i-1", "value": 7}]}}),
     ] {
-        let result = ask(&mut lab, "/a2a/asks", "message/send", &V03.params(say("hi"))).result();
+        let result = call(&mut lab, "/a2a/asks", "message/send", &V03.params(say("hi"))).result();
         assert_eq!(result["status"]["state"], "input-required");
         let (id, thread) = (result["id"].as_str().unwrap(), result["contextId"].as_str().unwrap());
         let compound = format!("{thread}:{id}");
@@ -175,13 +175,13 @@ fn langsmith_resumes_by_text_and_by_data_under_a_compound_id() {
         let message = json!({"role": "user", "messageId": "m2", "contextId": thread,
             "taskId": compound, "parts": [part]});
         let result =
-            ask(&mut lab, "/a2a/asks", "message/send", &json!({"message": message})).result();
+            call(&mut lab, "/a2a/asks", "message/send", &json!({"message": message})).result();
         assert_eq!(result["id"], id);
         let state = if is_text { "completed" } else { "input-required" };
         assert_eq!(result["status"]["state"], state, "the data reached the agent, which asked on");
         let history = result["history"].as_array().unwrap();
-        let said = history.iter().find(|message| message["messageId"] == "m2").unwrap();
-        assert_eq!(said["parts"][0], part);
+        let sent = history.iter().find(|message| message["messageId"] == "m2").unwrap();
+        assert_eq!(sent["parts"][0], part);
     }
 }
 
@@ -194,7 +194,7 @@ fn langsmith_accepts_files_and_returns_400_for_errors() {
     ] {
         let mut params = V03.params(say("hi"));
         params["message"]["parts"] = json!([part]);
-        let result = ask(&mut lab, "/a2a/echo", "message/send", &params).result();
+        let result = call(&mut lab, "/a2a/echo", "message/send", &params).result();
         assert_eq!(result["history"][0]["parts"][0], part);
     }
     let reply = lab.ask(&post("/a2a/echo", &[], "{"));
@@ -214,18 +214,18 @@ fn langsmith_accepts_files_and_returns_400_for_errors() {
 #[test]
 fn langsmith_answers_methods_of_1_0_in_the_format_of_1_0() {
     let mut lab = lab();
-    let result = ask(&mut lab, "/a2a/asks", "SendMessage", &V1.params(say("hi"))).result();
+    let result = call(&mut lab, "/a2a/asks", "SendMessage", &V1.params(say("hi"))).result();
     let task = &result["task"];
     assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{result}");
     let id = task["id"].clone();
-    let got = ask(&mut lab, "/a2a/asks", "GetTask", &json!({"id": id})).result();
+    let got = call(&mut lab, "/a2a/asks", "GetTask", &json!({"id": id})).result();
     assert_eq!((&got["id"], &got["status"]["state"]), (&id, &task["status"]["state"]));
     // The task is the same by either method.
-    let old = ask(&mut lab, "/a2a/asks", "tasks/get", &json!({"id": id})).result();
+    let old = call(&mut lab, "/a2a/asks", "tasks/get", &json!({"id": id})).result();
     assert_eq!((&old["kind"], &old["status"]["state"]), (&json!("task"), &json!("input-required")));
-    let page = ask(&mut lab, "/a2a/asks", "ListTasks", &json!({})).result();
+    let page = call(&mut lab, "/a2a/asks", "ListTasks", &json!({})).result();
     assert_eq!(page["tasks"][0]["id"], id);
-    let canceled = ask(&mut lab, "/a2a/asks", "CancelTask", &json!({"id": id})).result();
+    let canceled = call(&mut lab, "/a2a/asks", "CancelTask", &json!({"id": id})).result();
     assert_eq!(canceled["status"]["state"], "TASK_STATE_CANCELED");
     let peer = open(&mut lab, "/a2a/echo", "SendStreamingMessage", &V1.params(say("stream:3")));
     let events = lab.reply(peer).events();
@@ -238,10 +238,10 @@ fn langsmith_answers_methods_of_1_0_in_the_format_of_1_0() {
         ("SubscribeToTask", json!({"id": id}), -32601),
         ("GetExtendedAgentCard", json!({}), -32004),
     ] {
-        let reply = ask(&mut lab, "/a2a/asks", method, &params);
+        let reply = call(&mut lab, "/a2a/asks", method, &params);
         assert_eq!((reply.status, reply.code()), (200, code), "{method}: {}", reply.text());
     }
-    let reply = ask(&mut lab, "/a2a/asks", "tasks/get", &json!({"id": "none"}));
+    let reply = call(&mut lab, "/a2a/asks", "tasks/get", &json!({"id": "none"}));
     assert_eq!((reply.status, reply.code()), (400, -32001));
 }
 
@@ -274,8 +274,8 @@ fn recorded_langgraph_calls_and_answers_are_parsed() {
             _ => "SendMessage",
         };
         let payload = body.get("result").unwrap_or(&body["error"]).to_string();
-        let said = explain(&format!("{kind} {operation} {version}"), payload.as_bytes());
-        assert!(!said.starts_with("{\"error\":{\"name\""), "{name}: {said}");
+        let explanation = explain(&format!("{kind} {operation} {version}"), payload.as_bytes());
+        assert!(!explanation.starts_with("{\"error\":{\"name\""), "{name}: {explanation}");
         read += 1;
         let is_foreign = ["no such agent", "push", "subscribe", "resubscribe", "unknown"];
         if exchange["request"]["params_are_ours"] == true
@@ -283,7 +283,7 @@ fn recorded_langgraph_calls_and_answers_are_parsed() {
         {
             let mut lab = lab();
             let params = &exchange["request"]["body"]["params"];
-            let answer = ask(&mut lab, "/a2a/echo", method, params).json();
+            let answer = call(&mut lab, "/a2a/echo", method, params).json();
             assert_eq!(answer.get("result").is_some(), kind == "result", "{name}: {answer}");
         }
     }
@@ -312,7 +312,7 @@ fn evo_message(text: &str) -> Value {
 fn evo_ai_reads_context_from_params_and_sets_final_on_results() {
     let mut lab = lab();
     let params = json!({"contextId": "talk", "message": evo_message("hi")});
-    let task = ask(&mut lab, EVO, "message/send", &params).result();
+    let task = call(&mut lab, EVO, "message/send", &params).result();
     assert_eq!((&task["contextId"], task.get("kind")), (&json!("talk"), None), "{task}");
     assert_eq!(
         (&task["status"]["state"], &task["final"]),
@@ -323,15 +323,15 @@ fn evo_ai_reads_context_from_params_and_sets_final_on_results() {
         json!({"type": "text", "text": "What next?"})
     );
     let params = json!({"contextId": "talk", "taskId": task["id"], "message": evo_message("done")});
-    let done = ask(&mut lab, EVO, "message/send", &params).result();
+    let done = call(&mut lab, EVO, "message/send", &params).result();
     assert_eq!((&done["id"], &done["final"]), (&task["id"], &json!(true)));
     assert_eq!(done["status"]["state"], "completed");
-    let read = ask(&mut lab, EVO, "tasks/get", &json!({"taskId": task["id"]})).result();
+    let read = call(&mut lab, EVO, "tasks/get", &json!({"taskId": task["id"]})).result();
     assert_eq!(read["artifacts"][0]["parts"][0]["text"], "result");
     // A legacy session is a context; a running task is not final.
     let mut params = json!({"sessionId": "old", "message": evo_message("slow")});
     params["configuration"] = json!({"blocking": false});
-    let task = ask(&mut lab, EVO, "message/send", &params).result();
+    let task = call(&mut lab, EVO, "message/send", &params).result();
     assert_eq!((&task["contextId"], &task["final"]), (&json!("old"), &json!(false)));
 }
 
@@ -360,12 +360,12 @@ fn evo_ai_files_are_plain_base64() {
     let mut message = evo_message("");
     message["parts"] = json!([{"type": "file", "file": file}]);
     let params = json!({"message": message});
-    let task = ask(&mut lab, "/api/v1/a2a/echo", "message/send", &params).result();
+    let task = call(&mut lab, "/api/v1/a2a/echo", "message/send", &params).result();
     let part = &task["artifacts"][0]["parts"][0];
     assert_eq!(part, &json!({"type": "file", "file": file}));
     let mut wrong = params;
     wrong["message"]["parts"][0]["file"]["bytes"] = json!("data:text/plain;base64,AAEC");
-    let reply = ask(&mut lab, "/api/v1/a2a/echo", "message/send", &wrong);
+    let reply = call(&mut lab, "/api/v1/a2a/echo", "message/send", &wrong);
     assert_eq!(reply.code(), -32602);
 }
 
@@ -373,7 +373,7 @@ fn evo_ai_files_are_plain_base64() {
 fn evo_ai_returns_its_own_error_codes() {
     let mut lab = lab();
     let done =
-        ask(&mut lab, EVO, "message/send", &json!({"message": evo_message("done")})).result();
+        call(&mut lab, EVO, "message/send", &json!({"message": evo_message("done")})).result();
     let to_done = json!({"message": evo_message("more"), "taskId": done["id"]});
     let push = json!({"config": {"url": "http://a", "headers": {"Authorization": "x"}}});
     for (method, params, code) in [
@@ -384,14 +384,14 @@ fn evo_ai_returns_its_own_error_codes() {
         ("tasks/pushNotificationConfig/set", push, -32000),
         ("nothing", json!({}), -32601),
     ] {
-        let reply = ask(&mut lab, EVO, method, &params);
+        let reply = call(&mut lab, EVO, method, &params);
         assert_eq!((reply.status, reply.code()), (200, code), "{method}");
         let error = &reply.json()["error"];
         assert!(error["data"]["details"].is_string(), "{error}");
         assert_eq!(error["message"] == "Agent error", code == -32000, "{error}");
     }
     // Five states: other states are mapped to the nearest one.
-    let task = ask(&mut lab, EVO, "message/send", &json!({"message": evo_message("no")})).result();
+    let task = call(&mut lab, EVO, "message/send", &json!({"message": evo_message("no")})).result();
     assert_eq!(task["status"]["state"], "failed");
 }
 
@@ -421,16 +421,16 @@ fn tutorial_returns_400_and_405_for_two_errors() {
 fn tutorial_writes_both_key_styles_and_generates_message_ids() {
     let mut lab = lab();
     let message = json!({"role": "user", "parts": [{"type": "text", "text": "ping"}]});
-    let said = ask(&mut lab, "/tutorial", "message/send", &json!({"message": message})).result();
-    assert_eq!((&said["kind"], &said["role"]), (&json!("message"), &json!("agent")));
-    assert!(said["messageId"].is_string() && said["messageId"] == said["message_id"]);
+    let answer = call(&mut lab, "/tutorial", "message/send", &json!({"message": message})).result();
+    assert_eq!((&answer["kind"], &answer["role"]), (&json!("message"), &json!("agent")));
+    assert!(answer["messageId"].is_string() && answer["messageId"] == answer["message_id"]);
     let part = json!({"kind": "text", "type": "text", "text": "pong"});
-    assert_eq!(said["parts"][0], part);
+    assert_eq!(answer["parts"][0], part);
     // Two messages without an id are two messages.
     let mut ids = ["hi", "hi"].map(|text| {
         let message = json!({"role": "user", "parts": [{"type": "text", "text": text}]});
         let params = json!({"message": message});
-        let task = ask(&mut lab, "/tutorial", "message/send", &params).result();
+        let task = call(&mut lab, "/tutorial", "message/send", &params).result();
         task["history"][0]["messageId"].as_str().unwrap().to_owned()
     });
     ids.sort();
@@ -443,14 +443,14 @@ fn task_subscribe_works_in_tutorial_and_standard_dialect() {
         let mut lab = lab();
         let mut params = V03.params(say("hold:1000:3"));
         params["configuration"]["blocking"] = json!(false);
-        let task = ask(&mut lab, path, "message/send", &params).result();
+        let task = call(&mut lab, path, "message/send", &params).result();
         let peer = open(&mut lab, path, "task/subscribe", &json!({"id": task["id"]}));
         lab.pass(1_000);
         let events = lab.reply(peer).events();
         let kinds: Vec<_> = events.iter().map(|event| &event.result()["kind"]).collect();
         assert_eq!(kinds, ["task", "status-update", "artifact-update", "status-update"], "{path}");
         assert_eq!(
-            ask(&mut lab, path, "task/subscribe", &json!({"id": task["id"]})).code(),
+            call(&mut lab, path, "task/subscribe", &json!({"id": task["id"]})).code(),
             -32004
         );
     }
@@ -549,12 +549,12 @@ fn rabbithole_send_waits_and_returns_a_0_1_task() {
         ("tasks/send", json!({"id": "t-1", "message": message}), -32009),
         ("tasks/send", json!({"message": message}), -32602),
     ] {
-        assert_eq!(ask(&mut lab, "/rabbithole", method, &params).code(), code, "{method}");
+        assert_eq!(call(&mut lab, "/rabbithole", method, &params).code(), code, "{method}");
     }
     // A direct message becomes a completed task with that text.
     let ping = json!({"role": "user", "parts": [{"type": "text", "text": "ping"}]});
     let params = json!({"id": "t-2", "message": ping});
-    let task = ask(&mut lab, "/rabbithole", "tasks/send", &params).result();
+    let task = call(&mut lab, "/rabbithole", "tasks/send", &params).result();
     assert_eq!((&task["id"], &task["status"]["state"]), (&json!("t-2"), &json!("completed")));
     assert_eq!(text_of(&task["status"]["message"]), "pong");
 }
@@ -583,21 +583,21 @@ fn rabbithole_streams_status_and_artifact_events_only() {
 #[test]
 fn fasta2a_stream_error_is_sent_as_a_stream_event() {
     let mut lab = lab();
-    let gone = json!({"id": "nowhere"});
+    let unknown = json!({"id": "nowhere"});
     let mut message = V03.params(say("hi"));
     message["message"]["taskId"] = json!("nowhere");
-    for (method, params) in [("tasks/resubscribe", &gone), ("message/stream", &message)] {
+    for (method, params) in [("tasks/resubscribe", &unknown), ("message/stream", &message)] {
         let reply = lab.ask(&post("/fasta2a", &[("Accept", "*/*")], &rpc(method, params)));
         assert_eq!((reply.status, reply.field("content-type")), (200, Some("text/event-stream")));
         let events = reply.events();
         assert_eq!(events.len(), 1, "{method}");
         let error = &events[0].data["error"];
-        let known = (&json!(-32001), &json!("Task not found"));
-        assert_eq!((&error["code"], &error["message"]), known, "{method}");
+        let expected = (&json!(-32001), &json!("Task not found"));
+        assert_eq!((&error["code"], &error["message"]), expected, "{method}");
     }
     // In 1.0 it is an ordinary error, as is each refusal of another call.
     for method in ["SubscribeToTask", "tasks/get"] {
-        assert_eq!(ask(&mut lab, "/fasta2a", method, &gone).code(), -32001, "{method}");
+        assert_eq!(call(&mut lab, "/fasta2a", method, &unknown).code(), -32001, "{method}");
     }
 }
 
@@ -616,7 +616,7 @@ fn fasta2a_unreadable_call_gets_an_error_in_its_format() {
 #[test]
 fn fasta2a_get_task_accepts_a_null_rpc_id() {
     let mut lab = lab();
-    let task = ask(&mut lab, "/fasta2a", "message/send", &V03.params(say("hi"))).result();
+    let task = call(&mut lab, "/fasta2a", "message/send", &V03.params(say("hi"))).result();
     assert_eq!(task["task"]["status"]["state"], "completed");
     assert_eq!(task["task"]["artifacts"][0]["parts"], json!([{"text": "hi"}]));
     let params = json!({"id": task["task"]["id"]});
@@ -657,7 +657,7 @@ fn tasks_of_platform_dialects_are_readable_in_1_0() {
         ("/rabbithole", "tasks/send", json!({"id": "mine", "message": evo_message("hi")})),
     ];
     for (path, method, params) in made {
-        let result = ask(&mut lab, path, method, &params).result();
+        let result = call(&mut lab, path, method, &params).result();
         let id = result.get("task").unwrap_or(&result)["id"].clone();
         let task = lab.result("GetTask", &json!({"id": id}));
         assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{path}");
@@ -669,8 +669,8 @@ fn tasks_of_platform_dialects_are_readable_in_1_0() {
 /// `route` treats a path that begins with a dot as a well-known path.
 #[test]
 fn dialect_path_prefixes_do_not_start_with_a_dot() {
-    let places = dialect::ALL.iter().map(|dialect| &dialect.routes);
-    for prefix in places.flat_map(|routes| routes.by_name.into_iter().chain(routes.tenants)) {
+    let all_routes = dialect::ALL.iter().map(|dialect| &dialect.routes);
+    for prefix in all_routes.flat_map(|routes| routes.by_name.into_iter().chain(routes.tenants)) {
         assert!(!prefix.starts_with("/."), "{prefix}");
     }
 }

@@ -71,9 +71,10 @@ fn calls() -> Vec<(String, Value, String)> {
     let transcript = include_str!("../data/evo_ai/wire.txt");
     let commands = commands(transcript);
     let calls = commands.windows(2).filter_map(|pair| {
-        let (call, gives) = (pair[0].1.strip_prefix("call ")?, pair[1].1.strip_prefix("gives ")?);
+        let (call, expected) =
+            (pair[0].1.strip_prefix("call ")?, pair[1].1.strip_prefix("gives ")?);
         let (method, params) = call.split_once(' ').unwrap_or((call, "null"));
-        Some((method.to_owned(), serde_json::from_str(params).unwrap(), gives.to_owned()))
+        Some((method.to_owned(), serde_json::from_str(params).unwrap(), expected.to_owned()))
     });
     calls.collect()
 }
@@ -83,8 +84,8 @@ fn calls_of_the_transcript_are_answered_only_with_a_valid_key() {
     let calls = calls();
     assert!(calls.len() > 8, "{calls:?}");
     let mut lab = lab();
-    let mut left = 100;
-    for (method, params, gives) in &calls {
+    let mut remaining = 100;
+    for (method, params, expected) in &calls {
         let body = rpc(method, params);
         for (fields, why) in
             [(&[][..], "Authentication is required"), (&[("x-api-key", "key of mallory")][..], "")]
@@ -99,14 +100,14 @@ fn calls_of_the_transcript_are_answered_only_with_a_valid_key() {
         let reply = lab.ask(&post(EVO, ALICE, &body));
         assert_eq!(reply.status, 200, "{method} {}", reply.text());
         // An unreadable call counts towards the limit; its answer does not state the rest.
-        left -= 1;
-        if !gives.starts_with("refused InvalidParams") {
+        remaining -= 1;
+        if !expected.starts_with("refused InvalidParams") {
             assert_eq!(reply.field("x-ratelimit-limit"), Some("100"), "{method}");
-            let left = left.to_string();
-            assert_eq!(reply.field("x-ratelimit-remaining"), Some(&*left), "{method}");
+            let remaining = remaining.to_string();
+            assert_eq!(reply.field("x-ratelimit-remaining"), Some(&*remaining), "{method}");
             assert!(reply.field("x-ratelimit-reset").is_some(), "{method}");
         }
-        match gives.split(' ').collect::<Vec<_>>()[..] {
+        match expected.split(' ').collect::<Vec<_>>()[..] {
             ["send", "Wait", ..] => assert!(reply.result()["status"]["state"].is_string()),
             ["send", "Stream", ..] => assert!(!reply.events().is_empty()),
             ["refused", "InvalidParams", ..] => assert_eq!(reply.code(), -32602),
@@ -115,10 +116,10 @@ fn calls_of_the_transcript_are_answered_only_with_a_valid_key() {
                 assert_eq!(reply.result(), json!({"config": null}));
             }
             ["push", ..] if cfg!(feature = "push") => {
-                assert_eq!(reply.result()["config"]["url"], "https://e", "{gives}");
+                assert_eq!(reply.result()["config"]["url"], "https://e", "{expected}");
             }
             // The task does not exist.
-            _ => assert_eq!(reply.code(), -32000, "{gives}"),
+            _ => assert_eq!(reply.code(), -32000, "{expected}"),
         }
     }
 }
@@ -260,8 +261,8 @@ fn evo_ai_body_bytes_max() {
                 lab.write(peer, request);
                 let reply = lab.reply(peer);
                 assert_eq!((reply.status, reply.code()), (status, -32600), "{path}");
-                let said = reply.json()["error"]["message"].as_str().unwrap().to_owned();
-                assert!(said.contains(name), "{path}: {said}");
+                let message = reply.json()["error"]["message"].as_str().unwrap().to_owned();
+                assert!(message.contains(name), "{path}: {message}");
                 assert_eq!((reply.closes(), lab.next(peer)), (true, Next::Close));
             };
             // The head alone decides.

@@ -27,9 +27,9 @@ fn requiring() -> (Lab, &'static str) {
 }
 
 /// Answers with the requested extensions.
-struct Tell;
+struct ExtensionsAgent;
 
-impl Agent for Tell {
+impl Agent for ExtensionsAgent {
     fn start(&self, turn: Turn<'_>) {
         let text = turn.request.extensions.unwrap_or("none").to_owned();
         turn.reply(MessageBuf::agent(&PartsBuf::new().text(&text)));
@@ -39,31 +39,32 @@ impl Agent for Tell {
 #[test]
 fn extension_headers_are_joined_for_the_agent() {
     let agents: Vec<(Profile, Arc<dyn Agent>)> =
-        vec![(Profile::new("tell", "Tells."), Arc::new(Tell))];
+        vec![(Profile::new("tell", "Tells."), Arc::new(ExtensionsAgent))];
     let mut lab = Lab::new(Setup { agents, ..Setup::default() });
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":
         {"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}"#;
     let bare = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}"#;
-    let mut told = |fields: &[(&str, &str)]| -> Value {
+    let mut received = |fields: &[(&str, &str)]| -> Value {
         let text = |answer: &Value| answer["message"]["parts"][0]["text"].clone();
         let rpc = lab.ask(&post("/", fields, body)).result();
         let rest = lab.ask(&post("/message:send", fields, bare)).json();
         assert_eq!(text(&rest), text(&rpc));
         text(&rest)
     };
-    assert_eq!(told(&[]), "none");
-    assert_eq!(told(&[("A2A-Extensions", "https://a")]), "https://a");
+    assert_eq!(received(&[]), "none");
+    assert_eq!(received(&[("A2A-Extensions", "https://a")]), "https://a");
     let both = [("A2A-Extensions", "https://a,https://b"), ("X-A2A-Extensions", "https://c")];
-    assert_eq!(told(&both), "https://a,https://b,https://c");
+    assert_eq!(received(&both), "https://a,https://b,https://c");
 }
 
 #[test]
 fn response_lists_server_extensions_active_for_the_caller() {
     const POLL: &str = Extension::LONG_POLL;
     const ONCE: &str = Extension::IDEMPOTENT_SEND;
-    let asked = format!("{ONCE}, urn:nobody:1, {POLL}");
+    let requested = format!("{ONCE}, urn:nobody:1, {POLL}");
     let named = |lab: &mut Lab, token: &str| {
-        let fields = [("Authorization", token), ("A2A-Extensions", &asked), ("A2A-Version", "1.0")];
+        let fields =
+            [("Authorization", token), ("A2A-Extensions", &requested), ("A2A-Version", "1.0")];
         let body = rpc("ListTasks", &json!({}));
         let reply = lab.ask(&post("/", &fields, &body));
         assert_eq!(reply.status, 200);
@@ -76,8 +77,9 @@ fn response_lists_server_extensions_active_for_the_caller() {
     let both = format!("{ONCE}, {POLL}");
     assert_eq!(named(&mut lab, "Bearer alice").as_deref(), Some(&*both));
     let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
-    let mut known = Lab::new(Setup { agents: vec![echo()], authenticator, ..Setup::default() });
-    assert_eq!(named(&mut known, "Bearer alice").as_deref(), Some(&*both));
+    let mut authenticated =
+        Lab::new(Setup { agents: vec![echo()], authenticator, ..Setup::default() });
+    assert_eq!(named(&mut authenticated, "Bearer alice").as_deref(), Some(&*both));
 }
 
 #[test]
@@ -125,19 +127,19 @@ fn activated_extensions_are_named_in_the_answer() {
         ("/message:send", message.to_owned()),
         ("/message:stream", message.to_owned()),
     ] {
-        let mut ask = |fields: &[(&str, &str)]| {
+        let mut activated = |fields: &[(&str, &str)]| {
             let fields = [&[("A2A-Version", "1.0")], fields].concat();
             let reply = lab.ask(&post(path, &fields, &body));
             let named = |name| reply.field(name).map(str::to_owned);
             (named("a2a-extensions"), named("x-a2a-extensions"))
         };
         let uri = || Some(uri.to_owned());
-        assert_eq!(ask(&[("A2A-Extensions", &all)]), (uri(), None), "{path} {body}");
-        assert_eq!(ask(&[("X-A2A-Extensions", &all)]), (None, uri()), "{path} {body}");
+        assert_eq!(activated(&[("A2A-Extensions", &all)]), (uri(), None), "{path} {body}");
+        assert_eq!(activated(&[("X-A2A-Extensions", &all)]), (None, uri()), "{path} {body}");
         let both = [("A2A-Extensions", "urn:x"), ("X-A2A-Extensions", &all)];
-        assert_eq!(ask(&both), (None, uri()), "{path} {body}");
-        assert_eq!(ask(&[("A2A-Extensions", "urn:x")]), (None, None), "{path} {body}");
-        assert_eq!(ask(&[]), (None, None), "{path} {body}");
+        assert_eq!(activated(&both), (None, uri()), "{path} {body}");
+        assert_eq!(activated(&[("A2A-Extensions", "urn:x")]), (None, None), "{path} {body}");
+        assert_eq!(activated(&[]), (None, None), "{path} {body}");
     }
     // A card request is not a call.
     let card = get_with("/.well-known/agent-card.json", &format!("A2A-Extensions: {uri}\r\n"));

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{Say, V1, post, rpc, say},
+    ask::{OutgoingMessage, V1, post, rpc, say},
     reply::Reply,
     with_push,
 };
@@ -21,9 +21,9 @@ use crate::support::{
 const WORDS: &str = "evicted: the owner's share is full";
 
 /// Leaves a task in the state named by the message.
-struct Leaves;
+struct SetsState;
 
-impl Agent for Leaves {
+impl Agent for SetsState {
     fn start(&self, mut turn: Turn<'_>) {
         turn.status(match &*turn.message.text() {
             "ask" => TaskState::InputRequired,
@@ -35,7 +35,7 @@ impl Agent for Leaves {
 
 fn lab(tasks_max: usize) -> Lab {
     let agents: Vec<(Profile, Arc<dyn Agent>)> =
-        vec![(Profile::new("leaves", "Leaves tasks."), Arc::new(Leaves))];
+        vec![(Profile::new("leaves", "Leaves tasks."), Arc::new(SetsState))];
     let limits = Limits {
         tasks_max,
         unfinished_idle_ms: 60_000,
@@ -51,7 +51,7 @@ fn from(lab: &mut Lab, address: &str) -> Peer {
 }
 
 fn send(lab: &mut Lab, peer: Peer, text: &str) -> Reply {
-    let params = V1.params(Say { at_once: true, ..say(text) });
+    let params = V1.params(OutgoingMessage { at_once: true, ..say(text) });
     lab.write(peer, &post("/", &[], &rpc(V1.send(), &params)));
     let reply = lab.reply(peer);
     lab.take(peer);
@@ -132,11 +132,11 @@ fn full_share_of_running_tasks_returns_retry_after() {
 fn address_evicts_only_its_own_tasks() {
     let mut lab = lab(6);
     let [first, second] = ["192.0.2.1", "192.0.2.2"].map(|address| from(&mut lab, address));
-    let kept: Vec<Value> = (0..3).map(|_| make(&mut lab, first, "done")).collect();
+    let tasks: Vec<Value> = (0..3).map(|_| make(&mut lab, first, "done")).collect();
     for text in ["done", "ask"].into_iter().cycle().take(50) {
         make(&mut lab, second, text);
     }
-    for id in &kept {
+    for id in &tasks {
         lab.result(V1.get(), &json!({ "id": id }));
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{Gen, Say, V01, V1, V03, post, rpc, rpc_id, say},
+    ask::{Gen, OutgoingMessage, V01, V1, V03, post, rpc, rpc_id, say},
     echo,
     reply::Reply,
     script,
@@ -24,22 +24,22 @@ struct Case {
     lab: Lab,
     fields: Vec<(&'static str, &'static str)>,
     /// The method and params in each generation.
-    ask: fn(Gen) -> (&'static str, Value),
+    request: fn(Gen) -> (&'static str, Value),
 }
 
-fn case(kind: FaultKind, lab: Lab, ask: fn(Gen) -> (&'static str, Value)) -> Case {
-    Case { kind, lab, fields: Vec::new(), ask }
+fn case(kind: FaultKind, lab: Lab, request: fn(Gen) -> (&'static str, Value)) -> Case {
+    Case { kind, lab, fields: Vec::new(), request }
 }
 
 /// A server with a finished task that has a valid id in every generation.
 fn with_done_task() -> Lab {
     let mut lab = Lab::echo();
-    lab.result(V01.send(), &V01.params(Say { task: Some("done"), ..say("hi") }));
+    lab.result(V01.send(), &V01.params(OutgoingMessage { task: Some("done"), ..say("hi") }));
     lab
 }
 
 fn to_done(generation: Gen) -> Value {
-    generation.params(Say { task: Some("done"), ..say("more") })
+    generation.params(OutgoingMessage { task: Some("done"), ..say("more") })
 }
 
 fn image(generation: Gen) -> Value {
@@ -75,8 +75,8 @@ fn cases() -> Vec<Case> {
     let full = || Lab::limited(|limits| limits.streams_max = 1);
     let mut crowded = full();
     crowded.stream(V1.stream(), &V1.params(say("hold:1000:1")));
-    let mut silent = echo();
-    silent.0.streaming = false;
+    let mut non_streaming = echo();
+    non_streaming.0.streaming = false;
     let mut text_only = echo();
     text_only.0.input_modes = vec!["text/plain".to_owned()];
     let with = |agent| Lab::new(Setup { agents: vec![agent], ..Setup::default() });
@@ -86,13 +86,13 @@ fn cases() -> Vec<Case> {
         case(TaskNotCancelable, with_done_task(), |g| (g.cancel(), json!({"id": "done"}))),
         case(PushNotificationNotSupported, Lab::echo(), push),
         case(ExtendedAgentCardNotConfigured, Lab::echo(), extended),
-        case(StreamingNotSupported, with(silent), |g| (g.stream(), g.params(say("hi")))),
+        case(StreamingNotSupported, with(non_streaming), |g| (g.stream(), g.params(say("hi")))),
         case(TaskTerminal, with_done_task(), |g| (g.send(), to_done(g))),
         case(ContentTypeNotSupported, with(text_only), |g| (g.send(), image(g))),
         case(Overloaded, crowded, |g| (g.stream(), g.params(say("hi")))),
     ];
-    let ask = |g: Gen| (g.get(), json!({"id": "t"}));
-    let version = case(VersionNotSupported, Lab::echo(), ask);
+    let request = |g: Gen| (g.get(), json!({"id": "t"}));
+    let version = case(VersionNotSupported, Lab::echo(), request);
     cases.push(Case { fields: vec![("A2A-Version", "99.0")], ..version });
     cases
 }
@@ -116,8 +116,8 @@ fn assert_form(error: &Value, kind: FaultKind, form: Gen, what: &str) {
     let code = if form == V01 { row.code_v01 } else { row.code };
     assert_eq!(error["code"], code, "{what}: {error}");
     assert!(!error["message"].as_str().unwrap().is_empty());
-    let known: HashSet<_> = ["code", "message", "data"].into();
-    assert!(error.as_object().unwrap().keys().all(|key| known.contains(key.as_str())));
+    let members: HashSet<_> = ["code", "message", "data"].into();
+    assert!(error.as_object().unwrap().keys().all(|key| members.contains(key.as_str())));
     match form {
         V1 => {
             let info = &error["data"][0];
@@ -144,7 +144,7 @@ fn assert_form(error: &Value, kind: FaultKind, form: Gen, what: &str) {
 fn fault_has_the_format_of_its_version_and_its_request_id() {
     for mut case in cases() {
         for generation in Gen::ALL {
-            let (method, params) = (case.ask)(generation);
+            let (method, params) = (case.request)(generation);
             let kind = kind_in(case.kind, generation);
             let what = format!("{kind:?} {method}");
             let body = rpc_id(ID, method, &params);
@@ -193,7 +193,7 @@ fn over_rest(method: &str, params: &Value, base: &str, fields: &[(&str, &str)]) 
 fn http_json_fault_has_the_format_of_its_version() {
     for mut case in cases() {
         for (generation, base) in [(V1, ""), (V03, "/v1")] {
-            let (method, params) = (case.ask)(generation);
+            let (method, params) = (case.request)(generation);
             let kind = kind_in(case.kind, generation);
             let (row, what) = (kind.row(), format!("{kind:?} {method}"));
             let reply = case.lab.ask(&over_rest(method, &params, base, &case.fields));
@@ -302,8 +302,8 @@ fn unsupported_content_type_is_a_json_rpc_error() {
 /// Opens a stream that does not end, in every generation.
 fn endless(lab: &mut Lab) -> Vec<(Gen, Peer)> {
     let open = |generation: Gen| {
-        let say = Say { id: generation.send(), ..say("hold:60000:1") };
-        (generation, lab.stream(generation.stream(), &generation.params(say)))
+        let message = OutgoingMessage { id: generation.send(), ..say("hold:60000:1") };
+        (generation, lab.stream(generation.stream(), &generation.params(message)))
     };
     Gen::ALL.into_iter().map(open).collect()
 }
@@ -330,8 +330,8 @@ fn server_shutdown_ends_streams_with_an_error_event() {
 /// Calls with this text that wait in every generation, and the ids of their tasks.
 fn waiting(lab: &mut Lab, text: &str) -> Vec<(Gen, Peer, Value)> {
     let wait = |generation: Gen| {
-        let say = Say { id: generation.send(), ..say(text) };
-        let peer = lab.stream(generation.send(), &generation.params(say));
+        let message = OutgoingMessage { id: generation.send(), ..say(text) };
+        let peer = lab.stream(generation.send(), &generation.params(message));
         let page = lab.result("ListTasks", &json!({"pageSize": 1}));
         (generation, peer, page["tasks"][0]["id"].clone())
     };
@@ -424,8 +424,8 @@ fn waiting_call_returns_its_task_when_it_is_canceled() {
     let mut lab = Lab::new(setup);
     let mut waiting = Vec::new();
     for generation in Gen::ALL {
-        let say = Say { id: generation.send(), ..say("hi") };
-        waiting.push((generation, lab.stream(generation.send(), &generation.params(say))));
+        let message = OutgoingMessage { id: generation.send(), ..say("hi") };
+        waiting.push((generation, lab.stream(generation.send(), &generation.params(message))));
     }
     assert!(waiting.iter().all(|(_, peer)| lab.received(*peer).is_empty()));
     let page = lab.result("ListTasks", &Value::Null);

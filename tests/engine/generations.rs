@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{Gen, Say, V01, V1, V03, post, rpc, say, text_of},
+    ask::{Gen, OutgoingMessage, V01, V1, V03, post, rpc, say, text_of},
     reply::{Event, Reply},
 };
 
@@ -58,10 +58,10 @@ const SCRIPT: &str = r#"
     status = "rejected"
 "#;
 
-/// The family in which a task of `made` is shown to `asked`: the names that the slash generations
-/// share answer in the form of the task.
-fn shown_as(asked: Gen, made: Gen) -> Gen {
-    match (asked, made) {
+/// The family in which a task of `made` is shown to `requested`: the names that the slash
+/// generations share answer in the form of the task.
+fn shown_as(requested: Gen, made: Gen) -> Gen {
+    match (requested, made) {
         (V1, _) => V1,
         (V01 | V03, V01) => V01,
         (V01 | V03, V03 | V1) => V03,
@@ -69,8 +69,8 @@ fn shown_as(asked: Gen, made: Gen) -> Gen {
 }
 
 /// Sends a message and returns the task.
-fn send(lab: &mut Lab, generation: Gen, say: Say<'_>) -> Value {
-    let result = lab.result(generation.send(), &generation.params(say));
+fn send(lab: &mut Lab, generation: Gen, message: OutgoingMessage<'_>) -> Value {
+    let result = lab.result(generation.send(), &generation.params(message));
     generation.task(&result).clone()
 }
 
@@ -84,15 +84,15 @@ fn assert_task(task: &Value, form: Gen, id: &str, state: &str) {
     assert_eq!(task["status"]["state"], form.state(state), "{task}");
     assert!(task[form.context_key()].is_string(), "{task}");
     assert_eq!(task.get("kind"), (form == V03).then_some(&json!("task")), "{task}");
-    let known = ["id", "kind", "status", "artifacts", "history", form.context_key()];
-    assert!(task.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())), "{task}");
+    let members = ["id", "kind", "status", "artifacts", "history", form.context_key()];
+    assert!(task.as_object().unwrap().keys().all(|key| members.contains(&key.as_str())), "{task}");
     let timestamp = task["status"]["timestamp"].as_str().unwrap();
     assert!(timestamp.len() == 24 && timestamp.ends_with('Z'), "{timestamp}");
 }
 
 /// An event as text: `task:STATE`, `status:STATE`, `artifact:TEXT`, `message`, with a `!` if it is
 /// marked as final.
-fn said(event: &Event, form: Gen) -> String {
+fn event_text(event: &Event, form: Gen) -> String {
     let result = event.result();
     let state = |status: &Value| {
         let state = status["state"].as_str().unwrap();
@@ -126,8 +126,8 @@ fn said(event: &Event, form: Gen) -> String {
     }
 }
 
-fn all_said(reply: &Reply, form: Gen) -> Vec<String> {
-    reply.events().iter().map(|event| said(event, form)).collect()
+fn event_texts(reply: &Reply, form: Gen) -> Vec<String> {
+    reply.events().iter().map(|event| event_text(event, form)).collect()
 }
 
 fn ids(reply: &Reply) -> Vec<u64> {
@@ -150,9 +150,9 @@ fn task_of_any_version_is_readable_in_every_version() {
     for made in Gen::ALL {
         let mut lab = Lab::scripted(SCRIPT);
         let id = id_of(&send(&mut lab, made, say("done")));
-        for asked in Gen::ALL {
-            let form = shown_as(asked, made);
-            let task = lab.result(asked.get(), &json!({"id": id, "historyLength": 10}));
+        for requested in Gen::ALL {
+            let form = shown_as(requested, made);
+            let task = lab.result(requested.get(), &json!({"id": id, "historyLength": 10}));
             assert_task(&task, form, &id, "completed");
             let artifact = &task["artifacts"][0];
             assert_eq!(text_of(artifact), "result");
@@ -173,7 +173,7 @@ fn task_of_any_version_is_readable_in_every_version() {
 #[test]
 fn task_of_any_version_can_be_subscribed_in_every_version() {
     for made in Gen::ALL {
-        for asked in Gen::ALL {
+        for requested in Gen::ALL {
             let mut lab = Lab::scripted(SCRIPT);
             let first = lab.stream(made.stream(), &made.params(say("slow")));
             let id = match made {
@@ -181,10 +181,10 @@ fn task_of_any_version_can_be_subscribed_in_every_version() {
                 V03 => id_of(lab.peek(first).events()[0].result()),
                 V1 => id_of(&lab.peek(first).events()[0].result()["task"]),
             };
-            let second = subscribe(&mut lab, asked, &id, None);
+            let second = subscribe(&mut lab, requested, &id, None);
             lab.pass(1_000);
             let (first, second) = (lab.reply(first), lab.reply(second));
-            let form = shown_as(asked, made);
+            let form = shown_as(requested, made);
             // 0.1 has no task in its streams: a status is sent instead.
             let begin = |form: Gen| if form == V01 { "status" } else { "task" };
             let end = if made == V1 { "status:completed" } else { "status:completed!" };
@@ -195,11 +195,11 @@ fn task_of_any_version_can_be_subscribed_in_every_version() {
                 "artifact:two",
                 end,
             ];
-            assert_eq!(all_said(&first, made), expected);
+            assert_eq!(event_texts(&first, made), expected);
             let end = if form == V1 { "status:completed" } else { "status:completed!" };
             let expected =
                 [&format!("{}:working", begin(form)), "artifact:one", "artifact:two", end];
-            assert_eq!(all_said(&second, form), expected, "{made:?} in {asked:?}");
+            assert_eq!(event_texts(&second, form), expected, "{made:?} in {requested:?}");
             assert_eq!((ids(&first), ids(&second)), (vec![1, 2, 3, 4, 5], vec![2, 3, 4, 5]));
         }
     }
@@ -208,7 +208,7 @@ fn task_of_any_version_can_be_subscribed_in_every_version() {
 #[test]
 fn task_of_any_version_can_be_continued_in_every_version() {
     for made in Gen::ALL {
-        for asked in Gen::ALL {
+        for requested in Gen::ALL {
             let mut lab = Lab::scripted(SCRIPT);
             let task = send(&mut lab, made, say("hello"));
             let id = id_of(&task);
@@ -216,13 +216,14 @@ fn task_of_any_version_can_be_continued_in_every_version() {
             assert_eq!(text_of(&task["status"]["message"]), "What next?");
             let context = task[made.context_key()].as_str().unwrap();
             // With the task id alone, then with both ids, then to its end.
-            let more = Say { task: Some(&id), id: "m2", ..say("more") };
-            let task = send(&mut lab, asked, more);
-            assert_task(&task, asked, &id, "input-required");
-            let both = Say { context: Some(context), history: Some(10), id: "m3", ..more };
-            let task = send(&mut lab, asked, Say { text: "done", ..both });
-            assert_task(&task, asked, &id, "completed");
-            assert_eq!(task[asked.context_key()], context);
+            let more = OutgoingMessage { task: Some(&id), id: "m2", ..say("more") };
+            let task = send(&mut lab, requested, more);
+            assert_task(&task, requested, &id, "input-required");
+            let both =
+                OutgoingMessage { context: Some(context), history: Some(10), id: "m3", ..more };
+            let task = send(&mut lab, requested, OutgoingMessage { text: "done", ..both });
+            assert_task(&task, requested, &id, "completed");
+            assert_eq!(task[requested.context_key()], context);
             let texts = task["history"].as_array().unwrap().iter().map(text_of);
             let texts: Vec<_> = texts.collect();
             assert_eq!(texts, ["hello", "What next?", "more", "What next?", "done"]);
@@ -233,15 +234,19 @@ fn task_of_any_version_can_be_continued_in_every_version() {
 #[test]
 fn task_of_any_version_continues_as_stream_in_every_version() {
     for made in Gen::ALL {
-        for asked in Gen::ALL {
+        for requested in Gen::ALL {
             let mut lab = Lab::scripted(SCRIPT);
             let id = id_of(&send(&mut lab, made, say("hello")));
-            let more = Say { task: Some(&id), ..say("done") };
-            let peer = lab.stream(asked.stream(), &asked.params(more));
-            let begin = if asked == V01 { "status" } else { "task" };
-            let end = if asked == V1 { "status:completed" } else { "status:completed!" };
+            let more = OutgoingMessage { task: Some(&id), ..say("done") };
+            let peer = lab.stream(requested.stream(), &requested.params(more));
+            let begin = if requested == V01 { "status" } else { "task" };
+            let end = if requested == V1 { "status:completed" } else { "status:completed!" };
             let expected = [&format!("{begin}:input-required"), "artifact:result", end];
-            assert_eq!(all_said(&lab.reply(peer), asked), expected, "{made:?} in {asked:?}");
+            assert_eq!(
+                event_texts(&lab.reply(peer), requested),
+                expected,
+                "{made:?} in {requested:?}"
+            );
         }
     }
 }
@@ -249,11 +254,11 @@ fn task_of_any_version_continues_as_stream_in_every_version() {
 #[test]
 fn task_of_any_version_can_be_canceled_in_every_version() {
     for made in Gen::ALL {
-        for asked in Gen::ALL {
+        for requested in Gen::ALL {
             let mut lab = Lab::scripted(SCRIPT);
             let streams = Gen::ALL.map(|generation| {
-                let say = Say { id: generation.stream(), ..say("slow") };
-                let peer = lab.stream(generation.stream(), &generation.params(say));
+                let message = OutgoingMessage { id: generation.stream(), ..say("slow") };
+                let peer = lab.stream(generation.stream(), &generation.params(message));
                 (generation, peer)
             });
             let stream = streams[made as usize].1;
@@ -262,10 +267,10 @@ fn task_of_any_version_can_be_canceled_in_every_version() {
                 V03 => id_of(lab.peek(stream).events()[0].result()),
                 V1 => id_of(&lab.peek(stream).events()[0].result()["task"]),
             };
-            let task = lab.result(asked.cancel(), &json!({"id": id}));
-            assert_task(&task, shown_as(asked, made), &id, "canceled");
-            let said = all_said(&lab.reply(stream), made);
-            assert!(said.last().unwrap().starts_with("status:canceled"), "{said:?}");
+            let task = lab.result(requested.cancel(), &json!({"id": id}));
+            assert_task(&task, shown_as(requested, made), &id, "canceled");
+            let events = event_texts(&lab.reply(stream), made);
+            assert!(events.last().unwrap().starts_with("status:canceled"), "{events:?}");
             // Only 1.0 accepts a second cancel.
             assert_eq!(lab.code(V03.cancel(), &json!({"id": id})), -32002);
             let again = lab.result(V1.cancel(), &json!({"id": id}));
@@ -284,9 +289,9 @@ fn finished_task_cannot_be_canceled_in_any_version() {
     for made in Gen::ALL {
         let mut lab = Lab::scripted(SCRIPT);
         for text in ["done", "refuse"] {
-            let id = id_of(&send(&mut lab, made, Say { id: text, ..say(text) }));
-            for asked in Gen::ALL {
-                assert_eq!(lab.code(asked.cancel(), &json!({"id": id})), -32002);
+            let id = id_of(&send(&mut lab, made, OutgoingMessage { id: text, ..say(text) }));
+            for requested in Gen::ALL {
+                assert_eq!(lab.code(requested.cancel(), &json!({"id": id})), -32002);
             }
         }
     }
@@ -297,7 +302,7 @@ fn states_missing_in_a_version_map_to_the_nearest_state() {
     let mut lab = Lab::scripted(SCRIPT);
     for generation in Gen::ALL {
         for (text, state) in [("sign in", "auth-required"), ("refuse", "rejected")] {
-            let task = send(&mut lab, generation, Say { id: text, ..say(text) });
+            let task = send(&mut lab, generation, OutgoingMessage { id: text, ..say(text) });
             assert_eq!(task["status"]["state"], generation.state(state));
         }
     }
@@ -324,7 +329,7 @@ fn blocking_send_waits_until_the_task_is_finished() {
         );
         assert!((1..=2).contains(&(lab.wakes(waits) - wakes)), "one wake-up, or two");
         if generation != V01 {
-            let at_once = Say { at_once: true, ..say("slow") };
+            let at_once = OutgoingMessage { at_once: true, ..say("slow") };
             let task = send(&mut lab, generation, at_once);
             assert_eq!(task["status"]["state"], generation.state("working"));
         }
@@ -344,7 +349,7 @@ fn blocking_and_return_immediately_work_in_0_3_and_1_0() {
         }
     }
     // A task that ends at once is not affected.
-    let task = send(&mut lab, V1, Say { at_once: true, ..say("done") });
+    let task = send(&mut lab, V1, OutgoingMessage { at_once: true, ..say("done") });
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
 }
 
@@ -354,17 +359,19 @@ fn blocking_and_return_immediately_work_in_0_3_and_1_0() {
 fn context_holds_several_tasks_and_wrong_context_is_rejected() {
     for generation in Gen::ALL {
         let mut lab = Lab::scripted(SCRIPT);
-        let own = Say { context: Some("talk-1"), ..say("hello") };
+        let own = OutgoingMessage { context: Some("talk-1"), ..say("hello") };
         let first = send(&mut lab, generation, own);
-        let second = send(&mut lab, generation, Say { id: "m2", ..own });
+        let second = send(&mut lab, generation, OutgoingMessage { id: "m2", ..own });
         for task in [&first, &second] {
             assert_eq!(task[generation.context_key()], "talk-1");
         }
         assert_ne!(first["id"], second["id"]);
-        let wrong = Say { task: first["id"].as_str(), context: Some("talk-2"), ..say("more") };
+        let wrong =
+            OutgoingMessage { task: first["id"].as_str(), context: Some("talk-2"), ..say("more") };
         assert_eq!(lab.code(generation.send(), &generation.params(wrong)), -32602);
         // Without a context id in the message the server generates a new one.
-        let fresh = ["m3", "m4"].map(|id| send(&mut lab, generation, Say { id, ..say("hello") }));
+        let fresh = ["m3", "m4"]
+            .map(|id| send(&mut lab, generation, OutgoingMessage { id, ..say("hello") }));
         let [a, b] = fresh.map(|task| task[generation.context_key()].clone());
         assert!(a != b && a.as_str().unwrap().len() == 36);
     }
@@ -373,7 +380,7 @@ fn context_holds_several_tasks_and_wrong_context_is_rejected() {
 #[test]
 fn only_0_1_lets_the_client_choose_the_id_of_a_task() {
     let mut lab = Lab::scripted(SCRIPT);
-    let chosen = Say { task: Some("mine"), ..say("hello") };
+    let chosen = OutgoingMessage { task: Some("mine"), ..say("hello") };
     for generation in [V03, V1] {
         for method in [generation.send(), generation.stream()] {
             assert_eq!(lab.code(method, &generation.params(chosen)), -32001);
@@ -394,8 +401,9 @@ fn tasks_are_listed_by_context_state_and_time() {
         let context = if turn % 2 == 0 { "even" } else { "odd" };
         let generation = Gen::ALL[turn % 3];
         let id = turn.to_string();
-        let say = Say { context: Some(context), id: &id, at_once: true, ..say(text) };
-        let peer = lab.stream(generation.send(), &generation.params(say));
+        let message =
+            OutgoingMessage { context: Some(context), id: &id, at_once: true, ..say(text) };
+        let peer = lab.stream(generation.send(), &generation.params(message));
         lab.pass(10);
         lab.take(peer);
     }
@@ -460,7 +468,7 @@ fn task_pages_neither_skip_nor_repeat_while_tasks_change() {
         }
         // A new task is added, and a task on an earlier page moves to the front.
         send(&mut lab, V1, say("done"));
-        let more = Say { task: Some(&made[29]), ..say("more") };
+        let more = OutgoingMessage { task: Some(&made[29]), ..say("more") };
         send(&mut lab, V1, more);
     }
     made.reverse();
@@ -483,16 +491,16 @@ fn subscribers_get_equal_events_after_one_disconnects() {
     lab.set_reads(others[1], false);
     lab.pass(500);
     let tail = |reply: &Reply| reply.events()[1..].to_vec();
-    let told = lab.reply(others[2]);
+    let received = lab.reply(others[2]);
     assert_eq!(
-        all_said(&told, V1),
+        event_texts(&received, V1),
         ["task:working", "artifact:one", "artifact:two", "status:completed"]
     );
     for peer in &others[3..] {
-        assert_eq!(tail(&lab.reply(*peer)), tail(&told));
+        assert_eq!(tail(&lab.reply(*peer)), tail(&received));
     }
     lab.set_reads(others[1], true);
-    assert_eq!(tail(&lab.reply(others[1])), tail(&told));
+    assert_eq!(tail(&lab.reply(others[1])), tail(&received));
     // The disconnected clients are closed, the task runs on.
     assert!(!lab.is_open(first) && !lab.is_open(others[0]));
     assert_task(&lab.result(V1.get(), &json!({"id": id})), V1, &id, "completed");
@@ -534,16 +542,16 @@ fn streams_end_at_input_required() {
         let mut lab = Lab::scripted(SCRIPT);
         let peer = lab.stream(generation.stream(), &generation.params(say("hello")));
         let reply = lab.reply(peer);
-        let said = all_said(&reply, generation);
+        let events = event_texts(&reply, generation);
         let end = if generation == V1 { "status:input-required" } else { "status:input-required!" };
-        assert_eq!((said.last().unwrap().as_str(), reply.complete), (end, true));
+        assert_eq!((events.last().unwrap().as_str(), reply.complete), (end, true));
         // At auth-required the client acts elsewhere: the stream stays open.
-        let say = Say { id: "m2", ..say("sign in") };
-        let peer = lab.stream(generation.stream(), &generation.params(say));
+        let message = OutgoingMessage { id: "m2", ..say("sign in") };
+        let peer = lab.stream(generation.stream(), &generation.params(message));
         assert!(!lab.peek(peer).complete);
         lab.pass(1_000);
-        let said = all_said(&lab.reply(peer), generation);
-        assert!(said.last().unwrap().starts_with("status:completed"), "{said:?}");
+        let events = event_texts(&lab.reply(peer), generation);
+        assert!(events.last().unwrap().starts_with("status:completed"), "{events:?}");
     }
 }
 
@@ -552,22 +560,22 @@ fn subscription_in_1_0_continues_after_input_required() {
     let mut lab = Lab::scripted(SCRIPT);
     let id = id_of(&send(&mut lab, V1, say("hello")));
     let new = subscribe(&mut lab, V1, &id, None);
-    assert_eq!(all_said(&lab.peek(new), V1), ["task:input-required"]);
+    assert_eq!(event_texts(&lab.peek(new), V1), ["task:input-required"]);
     // Before 1.0 the stream ends when its task pauses.
     let old = subscribe(&mut lab, V03, &id, None);
-    assert_eq!(all_said(&lab.reply(old), V03), ["task:input-required"]);
-    send(&mut lab, V03, Say { task: Some(&id), ..say("done") });
-    let said = all_said(&lab.reply(new), V1);
-    assert_eq!(said, ["task:input-required", "artifact:result", "status:completed"]);
+    assert_eq!(event_texts(&lab.reply(old), V03), ["task:input-required"]);
+    send(&mut lab, V03, OutgoingMessage { task: Some(&id), ..say("done") });
+    let events = event_texts(&lab.reply(new), V1);
+    assert_eq!(events, ["task:input-required", "artifact:result", "status:completed"]);
 }
 
 #[test]
 fn client_disconnect_does_not_stop_its_task() {
     for generation in Gen::ALL {
         let mut lab = Lab::scripted(SCRIPT);
-        let say = Say { context: Some("c"), ..say("slow") };
+        let message = OutgoingMessage { context: Some("c"), ..say("slow") };
         for method in [generation.send(), generation.stream()] {
-            let mut params = generation.params(say);
+            let mut params = generation.params(message);
             params["id"] = json!(method);
             let peer = lab.stream(method, &params);
             lab.end(peer);
@@ -644,7 +652,7 @@ fn large_message_is_echoed_unchanged() {
 #[test]
 fn message_of_0_3_without_id_or_known_part_kind_is_rejected() {
     let mut lab = Lab::echo();
-    let ask = |lab: &mut Lab, message: &str| {
+    let post_message = |lab: &mut Lab, message: &str| {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"message/send","params":{{"message":{message}}}}}"#
         );
@@ -654,12 +662,16 @@ fn message_of_0_3_without_id_or_known_part_kind_is_rejected() {
         [r#"{"kind":"text","text":"x"}"#, r#"{"type":"text","text":"x"}"#, r#"{"text":"x"}"#]
     {
         let message = format!(r#"{{"messageId":"m","role":"user","parts":[{part}]}}"#);
-        assert_eq!(ask(&mut lab, &message).result()["status"]["state"], "completed", "{part}");
+        assert_eq!(
+            post_message(&mut lab, &message).result()["status"]["state"],
+            "completed",
+            "{part}"
+        );
         let nameless = format!(r#"{{"role":"user","parts":[{part}]}}"#);
-        assert_eq!(ask(&mut lab, &nameless).code(), -32602, "{part}");
+        assert_eq!(post_message(&mut lab, &nameless).code(), -32602, "{part}");
     }
     for part in [r#"{"kind":"video","text":"x"}"#, r#"{"type":"unsupported_type","text":"x"}"#] {
         let message = format!(r#"{{"messageId":"m","role":"user","parts":[{part}]}}"#);
-        assert_eq!(ask(&mut lab, &message).code(), -32602, "{part}");
+        assert_eq!(post_message(&mut lab, &message).code(), -32602, "{part}");
     }
 }

@@ -21,7 +21,7 @@ use crate::support::{BEGIN, Counter, callers::ByName, echo, script};
 
 /// The response to a call.
 #[derive(Debug, Default)]
-struct Said {
+struct Response {
     status: u16,
     /// The fields of the head, and the trailers.
     fields: [Vec<(String, String)>; 2],
@@ -29,7 +29,7 @@ struct Said {
     is_over: bool,
 }
 
-impl ResponseSink for Said {
+impl ResponseSink for Response {
     fn head(&mut self, head: &HeadParts) {
         assert_eq!(self.status, 0, "a second head");
         self.status = head.status;
@@ -51,7 +51,7 @@ impl ResponseSink for Said {
     }
 }
 
-impl Said {
+impl Response {
     fn field(&self, name: &str) -> Option<&str> {
         let all = self.fields.iter().flatten();
         all.into_iter().find(|field| field.0 == name).map(|field| &*field.1)
@@ -60,11 +60,11 @@ impl Said {
     /// The messages, without their frames.
     fn messages(&self) -> Vec<&[u8]> {
         let (mut rest, mut messages) = (&self.content[..], Vec::new());
-        while let Some((prefix, behind)) = rest.split_first_chunk::<5>() {
+        while let Some((prefix, after)) = rest.split_first_chunk::<5>() {
             let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
-            let (message, behind) = behind.split_at(length as usize);
+            let (message, after) = after.split_at(length as usize);
             messages.push(message);
-            rest = behind;
+            rest = after;
         }
         assert!(rest.is_empty());
         messages
@@ -131,10 +131,10 @@ impl Server {
         Exchange::new(&mut self.cx(&mut Vec::new(), 0), request)
     }
 
-    fn poll(&mut self, exchange: &mut Exchange, said: &mut Said, unsent: usize) {
+    fn poll(&mut self, exchange: &mut Exchange, response: &mut Response, unsent: usize) {
         let mut out = Vec::new();
-        let polled = exchange.poll(&mut self.cx(&mut out, unsent), said);
-        assert_eq!(polled == Poll::Ready(()), said.is_over);
+        let polled = exchange.poll(&mut self.cx(&mut out, unsent), response);
+        assert_eq!(polled == Poll::Ready(()), response.is_over);
     }
 
     fn pass(&mut self, ms: u64) {
@@ -142,10 +142,10 @@ impl Server {
         self.engine.tick(&mut self.worker, self.now, Waker::noop());
     }
 
-    fn ask(&mut self, rpc: &str, body: &[u8]) -> Said {
-        let (mut exchange, mut said) = (self.begin(rpc, true, body), Said::default());
-        self.poll(&mut exchange, &mut said, 0);
-        said
+    fn call(&mut self, rpc: &str, body: &[u8]) -> Response {
+        let (mut exchange, mut response) = (self.begin(rpc, true, body), Response::default());
+        self.poll(&mut exchange, &mut response, 0);
+        response
     }
 }
 
@@ -153,7 +153,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
     [&[0][..], &(message.len() as u32).to_be_bytes(), message].concat()
 }
 
-fn say(text: &str) -> Vec<u8> {
+fn send_body(text: &str) -> Vec<u8> {
     let (mut part, mut message, mut request) = (Vec::new(), Vec::new(), Vec::new());
     Writer(&mut part).bytes(v1::part::TEXT, text.as_bytes());
     let mut writer = Writer(&mut message);
@@ -173,11 +173,11 @@ fn get(id: &str) -> Vec<u8> {
 #[test]
 fn unary_call_returns_one_message_and_a_status_trailer() {
     let mut server = Server::new(|_| ());
-    let said = server.ask("SendMessage", &say("hi"));
-    assert_eq!((said.status, said.is_over, said.messages().len()), (200, true, 1));
-    assert_eq!(said.field("content-type"), Some("application/grpc"));
-    assert!(said.field("grpc-accept-encoding").is_some());
-    assert_eq!(said.fields[1], [("grpc-status".to_owned(), "0".to_owned())]);
+    let response = server.call("SendMessage", &send_body("hi"));
+    assert_eq!((response.status, response.is_over, response.messages().len()), (200, true, 1));
+    assert_eq!(response.field("content-type"), Some("application/grpc"));
+    assert!(response.field("grpc-accept-encoding").is_some());
+    assert_eq!(response.fields[1], [("grpc-status".to_owned(), "0".to_owned())]);
 }
 
 #[test]
@@ -199,49 +199,54 @@ fn rejected_call_returns_a_trailers_only_response() {
         ("GetExtendedAgentCard", &framed(b""), "9"),
         ("SubscribeToTask", &get("nothing"), "5"),
     ] {
-        let said = server.ask(rpc, body);
-        assert_eq!((said.status, said.is_over), (200, true), "{rpc} {body:?}");
-        assert_eq!(said.field("grpc-status"), Some(code), "{rpc} {body:?}: {said:?}");
-        assert!(said.content.is_empty() && said.fields[1].is_empty(), "{rpc}: {said:?}");
-        assert!(said.field("content-length").is_none_or(|length| length == "0"));
+        let response = server.call(rpc, body);
+        assert_eq!((response.status, response.is_over), (200, true), "{rpc} {body:?}");
+        assert_eq!(response.field("grpc-status"), Some(code), "{rpc} {body:?}: {response:?}");
+        assert!(
+            response.content.is_empty() && response.fields[1].is_empty(),
+            "{rpc}: {response:?}"
+        );
+        assert!(response.field("content-length").is_none_or(|length| length == "0"));
     }
     // A foreign host is refused before the call is read.
     let mut server = Server::new(|setup| setup.allow_hosts = vec!["b".to_owned()]);
-    assert_eq!(server.ask("GetTask", &get("x")).field("grpc-status"), Some("7"));
+    assert_eq!(server.call("GetTask", &get("x")).field("grpc-status"), Some("7"));
 }
 
 #[test]
 fn grpc_call_without_trailer_support_is_404() {
     let mut server = Server::new(|_| ());
-    let (mut exchange, mut said) = (server.begin("GetTask", false, &get("x")), Said::default());
-    server.poll(&mut exchange, &mut said, 0);
-    assert_eq!((said.status, said.field("grpc-status")), (404, None));
+    let (mut exchange, mut response) =
+        (server.begin("GetTask", false, &get("x")), Response::default());
+    server.poll(&mut exchange, &mut response, 0);
+    assert_eq!((response.status, response.field("grpc-status")), (404, None));
 }
 
 #[test]
 fn stream_head_carries_the_id_of_the_first_event() {
     let mut server = Server::new(|_| ());
-    let said = server.ask("SendStreamingMessage", &say("stream:3"));
-    assert_eq!(said.field("a2a-event-id"), Some("1"), "{said:?}");
+    let response = server.call("SendStreamingMessage", &send_body("stream:3"));
+    assert_eq!(response.field("a2a-event-id"), Some("1"), "{response:?}");
     use v1::stream_response as kind;
     let update = [kind::STATUS_UPDATE, kind::ARTIFACT_UPDATE];
-    assert_eq!(said.kinds(), [kind::TASK, update[0], update[1], update[0]]);
-    assert_eq!(said.field("grpc-status"), Some("0"));
+    assert_eq!(response.kinds(), [kind::TASK, update[0], update[1], update[0]]);
+    assert_eq!(response.field("grpc-status"), Some("0"));
     // A direct message is a stream of one item, without an event id.
-    let said = server.ask("SendStreamingMessage", &say("ping"));
-    assert_eq!((said.kinds(), said.field("a2a-event-id")), (vec![kind::MESSAGE], None));
+    let response = server.call("SendStreamingMessage", &send_body("ping"));
+    assert_eq!((response.kinds(), response.field("a2a-event-id")), (vec![kind::MESSAGE], None));
 }
 
 #[test]
 fn waiting_call_sends_no_head_before_its_answer() {
     let mut server = Server::new(|_| ());
-    let body = say("hold:1000:1");
-    let (mut exchange, mut said) = (server.begin("SendMessage", true, &body), Said::default());
-    server.poll(&mut exchange, &mut said, 0);
-    assert_eq!(said.status, 0, "{said:?}");
+    let body = send_body("hold:1000:1");
+    let (mut exchange, mut response) =
+        (server.begin("SendMessage", true, &body), Response::default());
+    server.poll(&mut exchange, &mut response, 0);
+    assert_eq!(response.status, 0, "{response:?}");
     server.pass(1_000);
-    server.poll(&mut exchange, &mut said, 0);
-    assert_eq!((said.messages().len(), said.field("grpc-status")), (1, Some("0")));
+    server.poll(&mut exchange, &mut response, 0);
+    assert_eq!((response.messages().len(), response.field("grpc-status")), (1, Some("0")));
 }
 
 #[test]
@@ -250,25 +255,25 @@ fn body_completed_after_credential_withdrawal_is_rejected() {
         let by = Arc::new(ByName::default());
         let authenticator: Arc<dyn Authenticator> = Arc::clone(&by) as _;
         let mut server = Server::new(|setup| setup.authenticator = Some(authenticator));
-        let (mut exchange, mut said) = (server.open("SendMessage", true), Said::default());
-        let body = say("hi");
+        let (mut exchange, mut response) = (server.open("SendMessage", true), Response::default());
+        let body = send_body("hi");
         if !is_whole {
             exchange.push(server.engine.limits(), &body[..9]);
-            server.poll(&mut exchange, &mut said, 0);
+            server.poll(&mut exchange, &mut response, 0);
         }
         by.grant.withdraw();
         let mut out = Vec::new();
         match is_whole {
-            true => _ = exchange.poll_whole(&mut server.cx(&mut out, 0), &body, &mut said),
+            true => _ = exchange.poll_whole(&mut server.cx(&mut out, 0), &body, &mut response),
             false => {
                 exchange.push(server.engine.limits(), &body[9..]);
                 exchange.end();
-                server.poll(&mut exchange, &mut said, 0);
+                server.poll(&mut exchange, &mut response, 0);
             }
         }
-        assert_eq!(said.field("grpc-status"), Some("16"), "{is_whole} {said:?}");
-        assert!(said.is_over && said.messages().is_empty());
-        assert!(said.field("www-authenticate").is_some());
+        assert_eq!(response.field("grpc-status"), Some("16"), "{is_whole} {response:?}");
+        assert!(response.is_over && response.messages().is_empty());
+        assert!(response.field("www-authenticate").is_some());
     }
 }
 
@@ -277,26 +282,26 @@ fn anonymous_body_is_read_only_for_health_up_to_4_kib() {
     let authenticator: Arc<dyn Authenticator> = Arc::new(ByName::default());
     let mut server = Server::new(|setup| setup.authenticator = Some(authenticator));
     for target in ["/lf.a2a.v1.A2AService/Nothing", "/grpc.health.v1.Health/Nothing"] {
-        let (mut exchange, mut said) = (server.open_by(target, "", true), Said::default());
+        let (mut exchange, mut response) = (server.open_by(target, "", true), Response::default());
         assert!(!exchange.wants_body(), "{target}");
-        server.poll(&mut exchange, &mut said, 0);
-        assert_eq!(said.field("grpc-status"), Some("12"), "{target}");
+        server.poll(&mut exchange, &mut response, 0);
+        assert_eq!(response.field("grpc-status"), Some("12"), "{target}");
     }
     // The length prefix alone shows that the message is too large.
     for (length, code) in [(4_096_u32, None), (4_097, Some("8"))] {
         let target = "/grpc.health.v1.Health/Check";
-        let (mut exchange, mut said) = (server.open_by(target, "", true), Said::default());
+        let (mut exchange, mut response) = (server.open_by(target, "", true), Response::default());
         let prefix = [&[0][..], &length.to_be_bytes()].concat();
         exchange.push(server.engine.limits(), &prefix);
-        server.poll(&mut exchange, &mut said, 0);
-        assert_eq!(said.field("grpc-status"), code, "{length}");
+        server.poll(&mut exchange, &mut response, 0);
+        assert_eq!(response.field("grpc-status"), code, "{length}");
     }
     let target = "/grpc.health.v1.Health/Check";
-    let (mut exchange, mut said) = (server.open_by(target, "", true), Said::default());
+    let (mut exchange, mut response) = (server.open_by(target, "", true), Response::default());
     exchange.push(server.engine.limits(), &framed(b""));
     exchange.end();
-    server.poll(&mut exchange, &mut said, 0);
-    assert_eq!(said.field("grpc-status"), Some("0"), "{said:?}");
+    server.poll(&mut exchange, &mut response, 0);
+    assert_eq!(response.field("grpc-status"), Some("0"), "{response:?}");
 }
 
 /// Has each task elsewhere, and returns it at once.
@@ -323,30 +328,34 @@ fn unstored_task_can_be_read_canceled_and_subscribed() {
         setup.agents = vec![(Profile::new("elsewhere", "Has tasks."), Arc::new(Elsewhere))];
     });
     for rpc in ["GetTask", "CancelTask", "SubscribeToTask"] {
-        let said = server.ask(rpc, &get("old"));
-        assert_eq!(said.field("grpc-status"), Some("0"), "{rpc} {said:?}");
+        let response = server.call(rpc, &get("old"));
+        assert_eq!(response.field("grpc-status"), Some("0"), "{rpc} {response:?}");
         let kind = if rpc == "SubscribeToTask" { v1::stream_response::TASK } else { v1::task::ID };
-        assert_eq!(said.kinds(), [kind], "{rpc}");
-        assert!(said.content.windows(3).any(|bytes| bytes == b"old"));
+        assert_eq!(response.kinds(), [kind], "{rpc}");
+        assert!(response.content.windows(3).any(|bytes| bytes == b"old"));
     }
 }
 
 #[test]
 fn server_shutdown_ends_a_stream_with_unavailable() {
     let mut server = Server::new(|_| ());
-    let body = say("hold:60000:1");
+    let body = send_body("hold:60000:1");
     let begun = server.begin("SendStreamingMessage", true, &body);
-    let (mut exchange, mut said) = (begun, Said::default());
-    server.poll(&mut exchange, &mut said, 0);
-    assert_eq!((said.messages().len(), said.is_over), (1, false));
+    let (mut exchange, mut response) = (begun, Response::default());
+    server.poll(&mut exchange, &mut response, 0);
+    assert_eq!((response.messages().len(), response.is_over), (1, false));
     // Time alone sends nothing: gRPC messages have no keep-alive comment.
     server.pass(59_000);
-    server.poll(&mut exchange, &mut said, 0);
-    assert_eq!((said.messages().len(), said.is_over), (1, false));
+    server.poll(&mut exchange, &mut response, 0);
+    assert_eq!((response.messages().len(), response.is_over), (1, false));
     server.engine.drain();
     server.engine.cut();
-    server.poll(&mut exchange, &mut said, 0);
-    assert_eq!((said.field("grpc-status"), said.is_over), (Some("14"), true), "{said:?}");
+    server.poll(&mut exchange, &mut response, 0);
+    assert_eq!(
+        (response.field("grpc-status"), response.is_over),
+        (Some("14"), true),
+        "{response:?}"
+    );
 }
 
 #[test]
@@ -371,17 +380,17 @@ fn stream_of_a_slow_reader_ends_with_unavailable() {
         setup.agents = vec![script("a", toml)];
         setup.limits.event_ring_max = 20;
     });
-    let body = say("hi");
+    let body = send_body("hi");
     let begun = server.begin("SendStreamingMessage", true, &body);
-    let (mut exchange, mut said) = (begun, Said::default());
-    server.poll(&mut exchange, &mut said, 0);
+    let (mut exchange, mut response) = (begun, Response::default());
+    server.poll(&mut exchange, &mut response, 0);
     // The client does not read, and more events are published than the task can replay.
     let full = server.engine.limits().output_bytes_max;
-    server.poll(&mut exchange, &mut said, full);
+    server.poll(&mut exchange, &mut response, full);
     server.pass(1_000);
-    server.poll(&mut exchange, &mut said, full);
-    assert_eq!((said.messages().len(), said.is_over), (2, false));
-    server.poll(&mut exchange, &mut said, 0);
-    assert_eq!((said.messages().len(), said.field("grpc-status")), (2, Some("14")));
-    assert!(said.field("grpc-message").unwrap().contains("fell behind"));
+    server.poll(&mut exchange, &mut response, full);
+    assert_eq!((response.messages().len(), response.is_over), (2, false));
+    server.poll(&mut exchange, &mut response, 0);
+    assert_eq!((response.messages().len(), response.field("grpc-status")), (2, Some("14")));
+    assert!(response.field("grpc-message").unwrap().contains("fell behind"));
 }

@@ -19,9 +19,9 @@ const SEND: &str = r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"
     {"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}"#;
 
 /// Answers with the caller's identity.
-struct Tell;
+struct IdentityAgent;
 
-impl Agent for Tell {
+impl Agent for IdentityAgent {
     fn start(&self, turn: Turn<'_>) {
         let text = turn.request.identity.unwrap_or("nobody").to_owned();
         turn.reply(MessageBuf::agent(&PartsBuf::new().text(&text)));
@@ -31,13 +31,13 @@ impl Agent for Tell {
 #[test]
 fn agent_receives_the_caller_identity() {
     let agents: Vec<(Profile, Arc<dyn Agent>)> =
-        vec![(Profile::new("tell", "Tells."), Arc::new(Tell))];
+        vec![(Profile::new("tell", "Tells."), Arc::new(IdentityAgent))];
     let mut lab = Lab::new(Setup { agents, ..Setup::default() });
-    for (identity, told) in [(Some("alice"), "alice"), (None, "nobody")] {
+    for (identity, expected) in [(Some("alice"), "alice"), (None, "nobody")] {
         let client = lab.open_to(Peer { is_secure: true, identity, ..Peer::default() });
         lab.write(client, &post("/", &[], SEND));
         let answer: Value = lab.reply(client).json();
-        assert_eq!(answer["result"]["message"]["parts"][0]["text"], told);
+        assert_eq!(answer["result"]["message"]["parts"][0]["text"], expected);
     }
 }
 

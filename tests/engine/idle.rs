@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab,
-    ask::{Say, V1, V03, get_with, post, rpc, say},
+    ask::{OutgoingMessage, V1, V03, get_with, post, rpc, say},
     echo, with_push,
 };
 
@@ -107,7 +107,7 @@ fn unanswered_task_fails_after_input_required_ttl_ms() {
 #[test]
 fn events_and_messages_restart_the_idle_timeout() {
     let (mut lab, waits) = lab();
-    let asked = begin(&mut lab, "ask");
+    let paused = begin(&mut lab, "ask");
     let detached = begin(&mut lab, "detach");
     let mut job = waits.0.lock().unwrap().pop().unwrap();
     for _ in 0..3 {
@@ -118,12 +118,13 @@ fn events_and_messages_restart_the_idle_timeout() {
     lab.pass(400_000);
     assert!(job.is_closed());
     assert_eq!(status(&mut lab, &detached), failed(IDLE));
-    let answer = Say { task: asked.as_str(), text: "ask", ..Say::default() };
+    let answer =
+        OutgoingMessage { task: paused.as_str(), text: "ask", ..OutgoingMessage::default() };
     lab.result(V1.send(), &V1.params(answer));
     lab.pass(590_000);
-    assert_eq!(status(&mut lab, &asked).0, "TASK_STATE_INPUT_REQUIRED");
+    assert_eq!(status(&mut lab, &paused).0, "TASK_STATE_INPUT_REQUIRED");
     lab.pass(15_000);
-    assert_eq!(status(&mut lab, &asked), failed(UNANSWERED));
+    assert_eq!(status(&mut lab, &paused), failed(UNANSWERED));
 }
 
 #[test]
@@ -133,7 +134,7 @@ fn agent_profile_overrides_the_idle_timeouts() {
     setup.agents[0].0.unfinished_idle_ms = Some(5_500);
     setup.agents[0].0.input_required_ttl_ms = Some(20_000);
     let mut lab = Lab::new(setup);
-    let [asked, working] = ["ask", "work"].map(|text| begin(&mut lab, text));
+    let [paused, working] = ["ask", "work"].map(|text| begin(&mut lab, text));
     lab.pass(5_000);
     assert_eq!(status(&mut lab, &working).0, "TASK_STATE_WORKING");
     lab.pass(3_000);
@@ -141,10 +142,10 @@ fn agent_profile_overrides_the_idle_timeouts() {
         status(&mut lab, &working),
         failed("failed: no event for 5500 ms (unfinished_idle_ms)")
     );
-    assert_eq!(status(&mut lab, &asked).0, "TASK_STATE_INPUT_REQUIRED");
+    assert_eq!(status(&mut lab, &paused).0, "TASK_STATE_INPUT_REQUIRED");
     lab.pass(15_000);
     let why = "failed: no event for 20 s (input_required_ttl_ms)";
-    assert_eq!(status(&mut lab, &asked), failed(why));
+    assert_eq!(status(&mut lab, &paused), failed(why));
     // The timeout of an agent may change while the server runs.
     let mut profile = Profile::new("waits", "Waits.");
     profile.unfinished_idle_ms = Some(1_000);
@@ -161,8 +162,8 @@ fn streams_and_waiting_calls_see_the_end_of_an_idle_task() {
     let older = lab.stream(V03.stream(), &V03.params(say("detach")));
     let blocking = lab.open();
     lab.write(blocking, &post("/", &[], &rpc(V1.send(), &V1.params(say("detach")))));
-    let asked = begin(&mut lab, "ask");
-    let subscriber = lab.stream(V1.subscribe(), &json!({ "id": asked }));
+    let paused = begin(&mut lab, "ask");
+    let subscriber = lab.stream(V1.subscribe(), &json!({ "id": paused }));
     lab.pass(62_000);
     let last = |lab: &mut Lab, peer| lab.reply(peer).events().last().unwrap().result().clone();
     let seen = last(&mut lab, stream)["statusUpdate"]["status"].clone();

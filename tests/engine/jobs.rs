@@ -35,7 +35,7 @@ fn lab(limits: Limits) -> (Lab, Keep) {
     (Lab::new(Setup { agents, limits, ..Setup::default() }), keep)
 }
 
-fn say(text: &str) -> Value {
+fn message_params(text: &str) -> Value {
     json!({
         "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": text }] },
         "configuration": { "returnImmediately": true },
@@ -60,7 +60,7 @@ fn artifact_of_message_works_after_a_commit_in_the_turn() {
         vec![(Profile::new("early", "Has its task stored early."), Arc::new(Early))];
     let mut lab = Lab::new(Setup { agents, ..Setup::default() });
     for text in ["x".repeat(10), "x".repeat(200)] {
-        let task = lab.result("SendMessage", &say(&text))["task"].clone();
+        let task = lab.result("SendMessage", &message_params(&text))["task"].clone();
         for (at, id) in ["0", "1"].into_iter().enumerate() {
             let artifact = json!({ "artifactId": id, "parts": [{ "text": text }] });
             assert_eq!(task["artifacts"][at], artifact);
@@ -71,7 +71,7 @@ fn artifact_of_message_works_after_a_commit_in_the_turn() {
 /// Publishes `states`, drops the job, and returns the state of its task.
 fn state_after(states: &[TaskState]) -> Value {
     let (mut lab, keep) = lab(Limits::default());
-    let task = lab.result("SendMessage", &say("go"))["task"].clone();
+    let task = lab.result("SendMessage", &message_params("go"))["task"].clone();
     let mut job = keep.0.lock().unwrap().pop().unwrap();
     for state in states {
         job.status(*state, None).unwrap();
@@ -99,15 +99,16 @@ fn detached_task_is_rejected_when_the_store_is_full() {
     (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
     let (mut lab, keep) = lab(limits);
     // Larger than the limit for any task: the client's fault.
-    assert_eq!(lab.code("SendMessage", &say(&"x".repeat(30_000))), -32602);
+    assert_eq!(lab.code("SendMessage", &message_params(&"x".repeat(30_000))), -32602);
     let text = "x".repeat(9_000);
-    let codes: Vec<Value> =
-        (0..9).map(|_| lab.call("SendMessage", &say(&text))["error"]["code"].clone()).collect();
+    let codes: Vec<Value> = (0..9)
+        .map(|_| lab.call("SendMessage", &message_params(&text))["error"]["code"].clone())
+        .collect();
     let refused = codes.iter().filter(|code| **code == json!(-32000)).count();
     let held = keep.0.lock().unwrap().len();
     assert!(refused > 0 && held > 0 && refused + held == 9, "{codes:?}");
     // A stream that cannot start is an ordinary error.
-    assert_eq!(lab.code("SendStreamingMessage", &say(&text)), -32000);
+    assert_eq!(lab.code("SendStreamingMessage", &message_params(&text)), -32000);
     lab.assert_lives();
 }
 
@@ -118,7 +119,7 @@ fn job_exposes_its_request_and_the_profile_header_fields() {
     profile.fields = ["traceparent", "X-List"].map(str::to_owned).into();
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(keep.clone()))];
     let mut lab = Lab::new(Setup { agents, ..Setup::default() });
-    let mut params = say("go");
+    let mut params = message_params("go");
     params["metadata"] = json!({ "a": 1 });
     params["message"]["metadata"] = json!({ "b": 2 });
     let body = rpc("SendMessage", &params);

@@ -37,13 +37,13 @@ fn list_of(reply: &Reply) -> Vec<Value> {
 #[test]
 fn method_name_in_wrong_case_gets_a_suggestion() {
     let mut lab = Lab::echo();
-    for (method, told) in [
+    for (method, message) in [
         ("sendMessage", "Method not found: did you mean SendMessage?"),
         ("Tasks/Get", "Method not found: did you mean tasks/get?"),
         ("tasks/make", "Method not found"),
     ] {
         let error = lab.ask(&post("/", &[], &rpc(method, &json!({})))).json()["error"].clone();
-        assert_eq!((&error["code"], &error["message"]), (&json!(-32601), &json!(told)));
+        assert_eq!((&error["code"], &error["message"]), (&json!(-32601), &json!(message)));
     }
 }
 
@@ -163,7 +163,7 @@ fn batch_of_more_than_100_calls_is_rejected() {
 
 // --- Versions, A2A 1.0 §3.6
 
-fn asked(lab: &mut Lab, path: &str, version: Option<&str>, generation: Gen) -> i64 {
+fn call_code(lab: &mut Lab, path: &str, version: Option<&str>, generation: Gen) -> i64 {
     let body = rpc(generation.get(), &json!({"id": "nowhere"}));
     let fields: Vec<_> = version.iter().map(|version| ("A2A-Version", *version)).collect();
     lab.ask(&post(path, &fields, &body)).code()
@@ -185,7 +185,7 @@ fn the_version_is_a_header_or_a_query_and_the_header_wins() {
             ("/?A2A-Version=99.0", Some("1.0"), -32001),
             ("/?A2A-Version=1.0", Some("99.0"), -32009),
         ] {
-            assert_eq!(asked(&mut lab, path, version, generation), code, "{path} {version:?}");
+            assert_eq!(call_code(&mut lab, path, version, generation), code, "{path} {version:?}");
         }
     }
 }
@@ -194,10 +194,10 @@ fn the_version_is_a_header_or_a_query_and_the_header_wins() {
 fn strict_version_rejects_1_0_calls_that_do_not_name_1_0() {
     let mut lab = Lab::new(Setup { strict_version: true, ..Setup::default() });
     for (version, code) in [(None, -32009), (Some("0.3"), -32009), (Some("1.0"), -32001)] {
-        assert_eq!(asked(&mut lab, "/", version, V1), code, "{version:?}");
-        assert_eq!(asked(&mut lab, "/", version, V03), -32001, "{version:?}");
+        assert_eq!(call_code(&mut lab, "/", version, V1), code, "{version:?}");
+        assert_eq!(call_code(&mut lab, "/", version, V03), -32001, "{version:?}");
     }
-    assert_eq!(asked(&mut lab, "/?A2A-Version=1.0", None, V1), -32001);
+    assert_eq!(call_code(&mut lab, "/?A2A-Version=1.0", None, V1), -32001);
     let body = rpc(V1.stream(), &V1.params(say("hi")));
     assert_eq!(lab.ask(&post("/", &[], &body)).code(), -32009, "before the first event");
 }
@@ -206,7 +206,7 @@ fn strict_version_rejects_1_0_calls_that_do_not_name_1_0() {
 fn strict_server_requires_message_ids_in_0_3_and_1_0() {
     let mounts = vec![Mount { path: "/r".into(), dialect: "a2a_rust".into(), agent: None }];
     let mut lab = Lab::new(Setup { strict: true, mounts, ..Setup::default() });
-    let ask = |lab: &mut Lab, path: &str, generation: Gen, id: Option<&str>| {
+    let send = |lab: &mut Lab, path: &str, generation: Gen, id: Option<&str>| {
         let mut params = generation.params(say("hi"));
         params["message"].as_object_mut().unwrap().remove("messageId");
         if let Some(id) = id {
@@ -216,20 +216,20 @@ fn strict_server_requires_message_ids_in_0_3_and_1_0() {
         lab.ask(&post(path, &[("A2A-Version", "1.0")], &body)).json()
     };
     for id in [None, Some("")] {
-        let refused = ask(&mut lab, "/", V1, id);
+        let refused = send(&mut lab, "/", V1, id);
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
         assert!(refused["error"]["message"].as_str().unwrap().contains("messageId"));
-        assert_eq!(ask(&mut lab, "/", V03, id)["error"]["code"], -32602);
+        assert_eq!(send(&mut lab, "/", V03, id)["error"]["code"], -32602);
     }
-    assert!(ask(&mut lab, "/", V1, Some("m")).get("result").is_some());
+    assert!(send(&mut lab, "/", V1, Some("m")).get("result").is_some());
     // 0.1 has no message ids, and a platform dialect does not require them.
     let old = rpc(V01.send(), &V01.params(say("hi")));
     assert!(lab.ask(&post("/", &[], &old)).json().get("result").is_some());
-    assert!(ask(&mut lab, "/r/tenants/t", V1, None).get("result").is_some());
+    assert!(send(&mut lab, "/r/tenants/t", V1, None).get("result").is_some());
     // A tenant's path belongs to the specification.
-    assert_eq!(ask(&mut lab, "/tenants/t", V1, None)["error"]["code"], -32602);
+    assert_eq!(send(&mut lab, "/tenants/t", V1, None)["error"]["code"], -32602);
     // A server that is not strict generates an id for each message.
-    assert!(ask(&mut Lab::echo(), "/", V1, None).get("result").is_some());
+    assert!(send(&mut Lab::echo(), "/", V1, None).get("result").is_some());
     let body = rpc(V1.send(), &V1.params(say("hi")));
     assert_eq!(lab.ask(&post("/", &[], &body)).code(), -32009, "it implies the strict version");
 }
@@ -413,13 +413,13 @@ fn keep_alive_follows_http_version_and_connection_header() {
         let reply = lab.reply(peer);
         assert_eq!((reply.status, lab.is_open(peer)), (200, stays), "{version} {field}");
         // RFC 9112 §9.3: a 1.0 client keeps the connection only if the answer says so.
-        let said = reply.field("connection").map(str::to_ascii_lowercase);
+        let connection = reply.field("connection").map(str::to_ascii_lowercase);
         let expected = match (version, stays) {
             (_, false) => Some("close"),
             ("1.0", true) => Some("keep-alive"),
             _ => None,
         };
-        assert_eq!(said.as_deref(), expected, "{version} {field}");
+        assert_eq!(connection.as_deref(), expected, "{version} {field}");
     }
 }
 

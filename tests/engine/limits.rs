@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{Say, V1, V03, get, get_with, post, post_chunked, rpc, rpc_id, say},
+    ask::{OutgoingMessage, V1, V03, get, get_with, post, post_chunked, rpc, rpc_id, say},
     reply::Reply,
     script,
     ws::{Sent, frame, text},
@@ -139,18 +139,18 @@ fn body_bytes_max() {
 #[test]
 fn oversized_body_error_names_body_bytes_max() {
     let mut lab = Lab::limited(|limits| limits.body_bytes_max = 200);
-    let said = |lab: &mut Lab, request: &[u8]| {
+    let error_text = |lab: &mut Lab, request: &[u8]| {
         let answer = lab.ask(request).json();
         answer["error"]["message"].as_str().unwrap().to_owned()
     };
     // A length far above the limit is a probe (400); the error still names the limit.
     for length in ["201", "20001", "900000000", "18446744073709551616"] {
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
-        let said = said(&mut lab, head.as_bytes());
-        assert!(said.contains("large") && said.contains("body_bytes_max"), "{length}: {said}");
+        let text = error_text(&mut lab, head.as_bytes());
+        assert!(text.contains("large") && text.contains("body_bytes_max"), "{length}: {text}");
     }
     let chunked = post_chunked("/message:send", &" ".repeat(201), 150);
-    assert!(said(&mut lab, &chunked).contains("body_bytes_max"));
+    assert!(error_text(&mut lab, &chunked).contains("body_bytes_max"));
 }
 
 #[test]
@@ -696,12 +696,12 @@ fn output_bytes_max() {
 fn half_close_aborts_a_waiting_call_but_not_a_quick_call() {
     let mut lab = Lab::limited(|limits| limits.connections_max = 1);
     let hold = post("/", &[], &rpc(V1.send(), &V1.params(say("hold:60000:1"))));
-    let gone = lab.open();
-    lab.write(gone, &hold);
-    lab.end(gone);
-    assert_eq!(lab.next(gone), Next::Abort);
+    let waiting = lab.open();
+    lab.write(waiting, &hold);
+    lab.end(waiting);
+    assert_eq!(lab.next(waiting), Next::Abort);
     // A client that closes its side after a call that need not wait gets its answer.
-    let (quick, begun) = (lab.open(), lab.received(gone).len());
+    let (quick, begun) = (lab.open(), lab.received(waiting).len());
     lab.write(quick, &post("/", &[], &rpc(V1.send(), &V1.params(say("hi")))));
     lab.end(quick);
     assert_eq!((lab.reply(quick).status, begun), (200, 0));
@@ -883,8 +883,8 @@ fn history_max() {
     let id = V1.task(&first)["id"].as_str().unwrap().to_owned();
     for turn in 1..=5 {
         let text = format!("turn {turn}");
-        let say = Say { text: &text, task: Some(&id), ..say("") };
-        let result = lab.result(V1.send(), &V1.params(say));
+        let message = OutgoingMessage { text: &text, task: Some(&id), ..say("") };
+        let result = lab.result(V1.send(), &V1.params(message));
         let history = V1.task(&result)["history"].as_array().unwrap().clone();
         assert_eq!(history.len(), (turn + 1).min(3));
         // The oldest messages are dropped first.
@@ -945,9 +945,9 @@ fn event_ring_max() {
     let ids: Vec<_> = within.iter().map(|event| event.id.unwrap()).collect();
     assert_eq!(ids, (last - 19..=last).collect::<Vec<_>>());
     // Before the ring: the current task, then the later events.
-    let behind = back(1);
-    assert_eq!((behind.len(), behind[0].id), (1, Some(last)));
-    assert!(behind[0].result().get("task").is_some());
+    let outside = back(1);
+    assert_eq!((outside.len(), outside[0].id), (1, Some(last)));
+    assert!(outside[0].result().get("task").is_some());
 }
 
 #[test]
@@ -972,7 +972,7 @@ fn turn_events_max() {
         let task = V1.task(&result);
         assert_eq!(task["status"]["state"], states[0], "{text}");
         // The second turn continues the task.
-        let next = Say { task: task["id"].as_str(), ..say(text) };
+        let next = OutgoingMessage { task: task["id"].as_str(), ..say(text) };
         let answer = lab.call(V1.send(), &V1.params(next));
         let state = lab.result("GetTask", &json!({ "id": task["id"] }))["status"]["state"].take();
         assert_eq!(state, states[1], "{answer}");

@@ -12,7 +12,7 @@ use crate::{
     repeats::Runs,
     support::{
         Lab, Peer,
-        ask::{Gen, Say, V1, get, get_with, post, rpc, rpc_id, say},
+        ask::{Gen, OutgoingMessage, V1, get, get_with, post, rpc, rpc_id, say},
     },
 };
 
@@ -20,7 +20,8 @@ use crate::{
 fn running(limits: Limits) -> (Lab, Job, String) {
     let runs = Runs::default();
     let mut lab = Lab::new(runs.setup(limits, Idempotency::Off));
-    let sent = lab.result("SendMessage", &V1.params(Say { at_once: true, ..say("job") }));
+    let sent =
+        lab.result("SendMessage", &V1.params(OutgoingMessage { at_once: true, ..say("job") }));
     let id = sent["task"]["id"].as_str().unwrap().to_owned();
     let mut job = runs.job();
     job.status(TaskState::Working, None).unwrap();
@@ -47,7 +48,7 @@ fn ways(id: &str, seconds: u64) -> Vec<(String, Vec<u8>)> {
     ways
 }
 
-fn ask(lab: &mut Lab, request: &[u8]) -> Peer {
+fn send(lab: &mut Lab, request: &[u8]) -> Peer {
     let peer = lab.open();
     lab.write(peer, request);
     peer
@@ -56,16 +57,16 @@ fn ask(lab: &mut Lab, request: &[u8]) -> Peer {
 #[test]
 fn long_poll_returns_at_the_next_event() {
     let (mut lab, mut job, id) = running(Limits::default());
-    let asked = ways(&id, 30).into_iter().map(|(way, request)| (way, ask(&mut lab, &request)));
-    let asked: Vec<_> = asked.collect();
+    let polls = ways(&id, 30).into_iter().map(|(way, request)| (way, send(&mut lab, &request)));
+    let polls: Vec<_> = polls.collect();
     lab.pass(29_000);
-    for (way, peer) in &asked {
+    for (way, peer) in &polls {
         assert!(lab.received(*peer).is_empty(), "{way}");
     }
-    assert_eq!(lab.engine.waiting().calls, asked.len());
+    assert_eq!(lab.engine.waiting().calls, polls.len());
     job.status(TaskState::Working, None).unwrap();
     lab.settle();
-    for (way, peer) in asked {
+    for (way, peer) in polls {
         let reply = lab.reply(peer);
         assert!(reply.status == 200 && reply.text().contains(&id), "{way}");
         let applied = way.ends_with("Prefer").then_some("wait=30");
@@ -78,7 +79,7 @@ fn long_poll_returns_at_the_next_event() {
 fn long_poll_returns_the_task_after_its_timeout() {
     let (mut lab, _job, id) = running(Limits::default());
     for (way, request) in ways(&id, 5) {
-        let peer = ask(&mut lab, &request);
+        let peer = send(&mut lab, &request);
         lab.pass(4_999);
         assert!(lab.received(peer).is_empty(), "{way}");
         lab.pass(1);
@@ -86,7 +87,7 @@ fn long_poll_returns_the_task_after_its_timeout() {
         assert_eq!(lab.next(peer), Next::Open, "{way}");
     }
     for seconds in [0, 1] {
-        let reply = ask(&mut lab, &get(&format!("/tasks/{id}?wait={seconds}")));
+        let reply = send(&mut lab, &get(&format!("/tasks/{id}?wait={seconds}")));
         assert_eq!(lab.received(reply).is_empty(), seconds > 0);
     }
 }
@@ -102,7 +103,7 @@ fn long_poll_returns_at_once_if_events_were_missed() {
             get(&format!("/tasks/{id}?wait=10&afterEvent={after}")),
             get_with(&format!("/tasks/{id}"), &line),
         ] {
-            let peer = ask(&mut lab, &request);
+            let peer = send(&mut lab, &request);
             assert_eq!(lab.received(peer).is_empty(), waits, "{after}");
         }
     }
@@ -132,7 +133,7 @@ fn batch_and_websocket_calls_can_long_poll() {
     let call = |number, params| rpc_id(number, "GetTask", &params);
     let (waits, reads) = (json!({ "id": id, "wait": 20 }), json!({ "id": id }));
     let batch = format!("[{},{}]", call("1", waits.clone()), call("2", reads.clone()));
-    let batch = ask(&mut lab, &post("/", &[], &batch));
+    let batch = send(&mut lab, &post("/", &[], &batch));
     let socket = lab.socket("/", "Prefer: wait=20\r\n");
     // The field of an upgrade request does not apply to single messages.
     assert_eq!(lab.say(socket, &call("3", reads))[0]["id"], 3);
@@ -156,7 +157,7 @@ fn long_poll_ends_at_once_for_head_and_server_shutdown() {
     let peer = lab.open();
     lab.write(peer, format!("HEAD /tasks/{id}?wait=9 HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
     assert_eq!(lab.head_reply(peer).status, 200);
-    let waits = ask(&mut lab, &get(&format!("/tasks/{id}?wait=30")));
+    let waits = send(&mut lab, &get(&format!("/tasks/{id}?wait=30")));
     lab.engine.drain();
     lab.engine.cut();
     lab.settle_all();
@@ -167,7 +168,7 @@ fn long_poll_ends_at_once_for_head_and_server_shutdown() {
 fn long_poll_ms_max() {
     let (mut lab, _job, id) = running(Limits { long_poll_ms_max: 3_000, ..Limits::default() });
     for (way, request) in ways(&id, 99_999_999) {
-        let peer = ask(&mut lab, &request);
+        let peer = send(&mut lab, &request);
         lab.pass(2_999);
         assert!(lab.received(peer).is_empty(), "{way}");
         lab.pass(1);
@@ -185,7 +186,7 @@ fn long_poll_ms_max() {
 #[test]
 fn long_polls_count_towards_connections_max() {
     let (mut lab, _job, id) = running(Limits { connections_max: 1, ..Limits::default() });
-    let waits = ask(&mut lab, &get(&format!("/tasks/{id}?wait=9")));
+    let waits = send(&mut lab, &get(&format!("/tasks/{id}?wait=9")));
     let refused = lab.ask(&get(&format!("/tasks/{id}?wait=9")));
     assert!(refused.status == 429 && refused.text().contains("connections_max"));
     lab.pass(9_000);

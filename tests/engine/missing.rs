@@ -21,18 +21,18 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{Gen, Say, get, post, rpc, rpc_id, say},
+    ask::{Gen, OutgoingMessage, get, post, rpc, rpc_id, say},
     callers::ByName,
     ws::upgrade,
 };
 
 /// Stores its tasks elsewhere and finds them later; "at once" is found at once.
 #[derive(Clone, Default)]
-struct Archive(Arc<Mutex<Vec<(Asked, DeferredLookup)>>>);
+struct Archive(Arc<Mutex<Vec<(LookupDetails, DeferredLookup)>>>);
 
 /// The details of a lookup that an agent gets.
 #[derive(Debug, Default, PartialEq)]
-struct Asked {
+struct LookupDetails {
     id: String,
     context: Option<String>,
     tenant: Option<String>,
@@ -51,7 +51,7 @@ impl Agent for Archive {
         if id == "nowhere" {
             return;
         }
-        let asked = Asked {
+        let details = LookupDetails {
             id: id.clone(),
             context: lookup.context_id.map(|id| id.to_str().into_owned()),
             tenant: lookup.request.tenant.map(str::to_owned),
@@ -62,7 +62,7 @@ impl Agent for Archive {
         if id == "at once" {
             return deferred.found(task(&id, TaskState::Completed));
         }
-        self.0.lock().unwrap().push((asked, deferred));
+        self.0.lock().unwrap().push((details, deferred));
     }
 }
 
@@ -106,15 +106,15 @@ fn task(id: &str, state: TaskState) -> TaskBuf {
 }
 
 /// Sends a call that waits for its agent.
-fn ask(lab: &mut Lab, request: &[u8]) -> Peer {
+fn send(lab: &mut Lab, request: &[u8]) -> Peer {
     let peer = lab.open();
     lab.write(peer, request);
     assert!(lab.received(peer).is_empty(), "{}", lab.received(peer).escape_ascii());
     peer
 }
 
-fn ask_rpc(lab: &mut Lab, method: &str, params: &Value) -> Peer {
-    ask(lab, &post("/", &[], &rpc(method, params)))
+fn send_rpc(lab: &mut Lab, method: &str, params: &Value) -> Peer {
+    send(lab, &post("/", &[], &rpc(method, params)))
 }
 
 fn answer(lab: &mut Lab, peer: Peer) -> Value {
@@ -125,20 +125,20 @@ fn answer(lab: &mut Lab, peer: Peer) -> Value {
 #[test]
 fn task_stored_for_another_tenant_causes_no_lookup() {
     let (mut lab, archive) = lab(Limits::default());
-    let mut params = Gen::V1.params(Say { at_once: true, ..say("hi") });
+    let mut params = Gen::V1.params(OutgoingMessage { at_once: true, ..say("hi") });
     params["tenant"] = json!("acme");
-    let ask = |lab: &mut Lab, method: &str, params: &Value| {
+    let call = |lab: &mut Lab, method: &str, params: &Value| {
         lab.ask(&post("/", &[("A2A-Version", "1.0")], &rpc(method, params)))
     };
-    let task = ask(&mut lab, "SendMessage", &params).result()["task"].take();
+    let task = call(&mut lab, "SendMessage", &params).result()["task"].take();
     for tenant in ["other", ""] {
         for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
-            let reply = ask(&mut lab, method, &json!({ "id": task["id"], "tenant": tenant }));
+            let reply = call(&mut lab, method, &json!({ "id": task["id"], "tenant": tenant }));
             assert_eq!(reply.code(), -32001, "{method}: {}", reply.text());
         }
     }
     assert!(archive.0.lock().unwrap().is_empty());
-    let reply = ask(&mut lab, "GetTask", &json!({ "id": task["id"], "tenant": "acme" }));
+    let reply = call(&mut lab, "GetTask", &json!({ "id": task["id"], "tenant": "acme" }));
     assert_eq!(reply.result()["id"], task["id"]);
 }
 
@@ -146,7 +146,7 @@ fn task_stored_for_another_tenant_causes_no_lookup() {
 fn task_of_a_deferred_lookup_is_returned_in_every_version() {
     let (mut lab, archive) = lab(Limits::default());
     for generation in Gen::ALL {
-        let peer = ask_rpc(&mut lab, generation.get(), &json!({ "id": "old" }));
+        let peer = send_rpc(&mut lab, generation.get(), &json!({ "id": "old" }));
         assert_eq!(archive.0.lock().unwrap()[0].1.wanted(), Wanted::Get { history: None });
         archive.found(task("old", TaskState::Completed));
         let answer = answer(&mut lab, peer);
@@ -156,7 +156,7 @@ fn task_of_a_deferred_lookup_is_returned_in_every_version() {
         assert_eq!(shown["artifacts"][0]["artifactId"], "found");
     }
     for path in ["/tasks/old", "/v1/tasks/old"] {
-        let peer = ask(&mut lab, &get(path));
+        let peer = send(&mut lab, &get(path));
         archive.found(task("old", TaskState::Completed));
         assert_eq!(answer(&mut lab, peer)["artifacts"][0]["artifactId"], "found");
     }
@@ -178,7 +178,7 @@ fn immediate_lookup_returns_the_task_without_waiting() {
 fn batch_and_websocket_calls_wait_for_deferred_lookups() {
     let (mut lab, archive) = lab(Limits::default());
     let of = |id: &str| rpc_id(id, "GetTask", &json!({ "id": "old" }));
-    let peer = ask(&mut lab, &post("/", &[], &format!("[{},{}]", of("1"), of("2"))));
+    let peer = send(&mut lab, &post("/", &[], &format!("[{},{}]", of("1"), of("2"))));
     archive.found(task("old", TaskState::Working));
     archive.take().not_found();
     let answers = answer(&mut lab, peer);
@@ -189,8 +189,8 @@ fn batch_and_websocket_calls_wait_for_deferred_lookups() {
     assert!(lab.say(socket, &of("7")).is_empty());
     archive.found(task("old", TaskState::Working));
     lab.settle();
-    let said = lab.frames(socket)[0].json();
-    assert_eq!((&said["id"], &said["result"]["id"]), (&json!(7), &json!("old")));
+    let frame = lab.frames(socket)[0].json();
+    assert_eq!((&frame["id"], &frame["result"]["id"]), (&json!(7), &json!("old")));
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn lookup_answer_respects_history_length() {
         [(json!(1), vec!["two"]), (json!(0), vec![]), (json!(9), vec!["one", "two"])]
     {
         let params = json!({ "id": "old", "historyLength": history });
-        let peer = ask_rpc(&mut lab, "GetTask", &params);
+        let peer = send_rpc(&mut lab, "GetTask", &params);
         archive.found(task("old", TaskState::Working));
         let answer = answer(&mut lab, peer);
         let shown = answer["result"]["history"].as_array().cloned().unwrap_or_default();
@@ -211,7 +211,7 @@ fn lookup_answer_respects_history_length() {
 
 /// A server with authentication on which 16 calls may wait for agents; one agent is open to all
 /// callers.
-fn knowing(quotas: Quotas) -> (Lab, Archive) {
+fn authenticating_lab(quotas: Quotas) -> (Lab, Archive) {
     let archive = Archive::default();
     let open = Profile { anonymous: true, ..Profile::new("open", "Anybody's.") };
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![
@@ -237,19 +237,19 @@ fn look_up(lab: &mut Lab, token: &str, method: &str) -> (Peer, Option<Value>) {
 
 #[test]
 fn lookups_hold_caller_permits_until_the_agent_answers() {
-    let (mut lab, archive) = knowing(Quotas::default());
+    let (mut lab, archive) = authenticating_lab(Quotas::default());
     let is_refused = |answer: &Option<Value>| {
         let reason = answer.as_ref().map(|answer| &answer["error"]["data"][0]["reason"]);
         assert!(reason.is_none_or(|reason| *reason == "RATE_LIMIT_EXCEEDED"), "{answer:?}");
         reason.is_some()
     };
     for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
-        let (gone, first) = look_up(&mut lab, "alice", method);
+        let (disconnected, first) = look_up(&mut lab, "alice", method);
         let (_, second) = look_up(&mut lab, "alice", "GetTask");
         assert!(!is_refused(&first) && !is_refused(&second), "{method}");
         // The permit of a client that disconnects stays with the pending lookup; the agent gets no
         // second one.
-        lab.end(gone);
+        lab.end(disconnected);
         for again in ["GetTask", "CancelTask", "SubscribeToTask"] {
             assert!(is_refused(&look_up(&mut lab, "alice", again).1), "{method} {again}");
         }
@@ -264,14 +264,14 @@ fn lookups_hold_caller_permits_until_the_agent_answers() {
     }
     assert!((0..2).all(|_| look_up(&mut lab, "alice", "GetTask").1.is_none()));
     let one = Quota { running_tasks: Some(1), ..Quota::default() };
-    let (mut lab, _archive) = knowing(Quotas { known: one, ..Quotas::default() });
-    let asked = [0; 2].map(|_| is_refused(&look_up(&mut lab, "alice", "GetTask").1));
-    assert_eq!(asked, [false, true]);
+    let (mut lab, _archive) = authenticating_lab(Quotas { known: one, ..Quotas::default() });
+    let refusals = [0; 2].map(|_| is_refused(&look_up(&mut lab, "alice", "GetTask").1));
+    assert_eq!(refusals, [false, true]);
 }
 
 #[test]
 fn anonymous_lookups_hold_permits_of_their_ip_address() {
-    let (mut lab, _archive) = knowing(Quotas::default());
+    let (mut lab, _archive) = authenticating_lab(Quotas::default());
     let old = rpc("GetTask", &json!({ "id": "old" }));
     let mut waits = |address: &str, forwarded: &str, over_socket: bool| {
         let remote = Some(address.parse().unwrap());
@@ -285,7 +285,7 @@ fn anonymous_lookups_hold_permits_of_their_ip_address() {
         lab.write(peer, &post("/agents/open", &fields, &old));
         lab.received(peer).is_empty()
     };
-    for (address, forwarded, over_socket, is_asked) in [
+    for (address, forwarded, over_socket, expected) in [
         ("192.0.2.1", "", false, true),
         ("192.0.2.1", "192.0.2.9", false, true),
         ("192.0.2.1", "192.0.2.9", false, false),
@@ -297,7 +297,7 @@ fn anonymous_lookups_hold_permits_of_their_ip_address() {
         ("10.0.0.1", "192.0.2.3", true, true),
     ] {
         let what = format!("{address} {forwarded} {over_socket}");
-        assert_eq!(waits(address, forwarded, over_socket), is_asked, "{what}");
+        assert_eq!(waits(address, forwarded, over_socket), expected, "{what}");
     }
 }
 
@@ -317,7 +317,7 @@ fn agent_decides_the_cancel_of_an_unstored_task() {
     ];
     for (end, code) in ends {
         for generation in Gen::ALL {
-            let peer = ask_rpc(&mut lab, generation.cancel(), &json!({ "id": "old" }));
+            let peer = send_rpc(&mut lab, generation.cancel(), &json!({ "id": "old" }));
             let lookup = archive.take();
             assert_eq!(lookup.wanted(), Wanted::Cancel);
             assert_eq!(&*lookup.task_id().to_str(), "old");
@@ -329,7 +329,7 @@ fn agent_decides_the_cancel_of_an_unstored_task() {
             }
         }
     }
-    let peer = ask(&mut lab, &post("/tasks/old:cancel", &[], "{}"));
+    let peer = send(&mut lab, &post("/tasks/old:cancel", &[], "{}"));
     refuse(archive.take());
     assert!(answer(&mut lab, peer).to_string().contains("it has been shipped"));
 }
@@ -338,7 +338,7 @@ fn agent_decides_the_cancel_of_an_unstored_task() {
 fn subscription_to_an_unstored_task_sends_only_the_task() {
     let (mut lab, archive) = lab(Limits::default());
     for generation in Gen::ALL {
-        let peer = ask_rpc(&mut lab, generation.subscribe(), &json!({ "id": "old" }));
+        let peer = send_rpc(&mut lab, generation.subscribe(), &json!({ "id": "old" }));
         assert_eq!(lab.engine.waiting().streams, 1);
         let lookup = archive.take();
         assert_eq!(lookup.wanted(), Wanted::Subscribe);
@@ -348,17 +348,17 @@ fn subscription_to_an_unstored_task_sends_only_the_task() {
         assert!(events[0].result().to_string().contains("old"));
         assert_eq!((events.len(), lab.engine.waiting().streams), (1, 0));
         // A finished task has no further events, as if it were stored.
-        let peer = ask_rpc(&mut lab, generation.subscribe(), &json!({ "id": "old" }));
+        let peer = send_rpc(&mut lab, generation.subscribe(), &json!({ "id": "old" }));
         archive.found(task("old", TaskState::Completed));
         let ended = answer(&mut lab, peer)["error"]["code"].take();
-        let peer = ask_rpc(&mut lab, generation.subscribe(), &json!({ "id": "old" }));
+        let peer = send_rpc(&mut lab, generation.subscribe(), &json!({ "id": "old" }));
         drop(archive.take());
         assert_eq!(
             (ended, answer(&mut lab, peer)["error"]["code"].take()),
             (json!(-32004), json!(-32001))
         );
     }
-    let peer = ask(&mut lab, &get("/tasks/old:subscribe"));
+    let peer = send(&mut lab, &get("/tasks/old:subscribe"));
     archive.found(task("old", TaskState::Working));
     lab.settle();
     assert_eq!(lab.reply(peer).events().len(), 1);
@@ -367,38 +367,39 @@ fn subscription_to_an_unstored_task_sends_only_the_task() {
 #[test]
 fn lookup_has_tenant_metadata_header_and_context() {
     let (mut lab, archive) = lab(Limits::default());
-    let asked = |lab: &mut Lab, request: &[u8]| {
-        let peer = ask(lab, request);
-        let (asked, lookup) = archive.0.lock().unwrap().pop().unwrap();
-        lookup.found(task(&asked.id, TaskState::Working));
-        (asked, answer(lab, peer))
+    let lookup_details = |lab: &mut Lab, request: &[u8]| {
+        let peer = send(lab, request);
+        let (details, lookup) = archive.0.lock().unwrap().pop().unwrap();
+        lookup.found(task(&details.id, TaskState::Working));
+        (details, answer(lab, peer))
     };
     let body = rpc("CancelTask", &json!({ "id": "old", "tenant": "acme", "metadata": { "a": 1 } }));
-    let (told, _) = asked(&mut lab, &post("/", &[("X-Key", "open"), ("X-Other", "no")], &body));
-    let expected = Asked {
+    let (details, _) =
+        lookup_details(&mut lab, &post("/", &[("X-Key", "open"), ("X-Other", "no")], &body));
+    let expected = LookupDetails {
         id: "old".to_owned(),
         tenant: Some("acme".to_owned()),
         metadata: Some(r#"{"a":1}"#.to_owned()),
         header: Some("open".to_owned()),
-        ..Asked::default()
+        ..LookupDetails::default()
     };
-    assert_eq!(told, expected);
+    assert_eq!(details, expected);
     // The lookup has created no tenant.
     assert_eq!(lab.result("ListTasks", &json!({ "tenant": "acme" }))["totalSize"], 0);
     // A dialect that names the context sees tasks of that context only.
-    for (context, is_it) in [("conversation-9", true), ("other", false)] {
+    for (context, is_found) in [("conversation-9", true), ("other", false)] {
         let body = rpc("tasks/get", &json!({ "id": "old", "contextId": context }));
         let request = post("/langsmith", &[("Accept", "*/*")], &body);
-        let (told, answer) = asked(&mut lab, &request);
-        assert_eq!(told.context.as_deref(), Some(context));
-        assert_eq!(answer.get("result").is_some(), is_it, "{answer}");
+        let (details, answer) = lookup_details(&mut lab, &request);
+        assert_eq!(details.context.as_deref(), Some(context));
+        assert_eq!(answer.get("result").is_some(), is_found, "{answer}");
     }
 }
 
 #[test]
 fn stored_task_causes_no_lookup() {
     let (mut lab, archive) = lab(Limits::default());
-    let params = Gen::V1.params(Say { at_once: true, ..say("hi") });
+    let params = Gen::V1.params(OutgoingMessage { at_once: true, ..say("hi") });
     let made = lab.result("SendMessage", &params)["task"].take();
     for (method, id) in [("GetTask", &made["id"]), ("CancelTask", &made["id"])] {
         assert_eq!(lab.result(method, &json!({ "id": id }))["id"], *id);
@@ -413,14 +414,14 @@ fn stored_task_causes_no_lookup() {
 fn wrong_or_oversized_lookup_answer_returns_an_error() {
     let limits = Limits { task_bytes_max: 5_000_000, ..Limits::default() };
     let (mut lab, archive) = lab(limits);
-    let peer = ask_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
+    let peer = send_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
     archive.found(task("another", TaskState::Working));
     let error = answer(&mut lab, peer)["error"].take();
     assert_eq!(
         (&error["code"], &error["message"]),
         (&json!(-32603), &json!("the agent answered with a different task"))
     );
-    let peer = ask_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
+    let peer = send_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
     let mut large = task("old", TaskState::Working);
     let parts = PartsBuf::new().text(&"x".repeat(5_000_000));
     large.artifact(&ArtifactBuf::new("large", &parts)).unwrap();
@@ -436,7 +437,7 @@ fn lookups_count_as_deferred_calls_until_answered() {
     let params = json!({ "id": "old" });
     // The server reads this request before the other connection takes its answer.
     let refused = lab.open();
-    let peer = ask_rpc(&mut lab, "GetTask", &params);
+    let peer = send_rpc(&mut lab, "GetTask", &params);
     for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
         let error = lab.call(method, &params)["error"].take();
         assert!(error["message"].as_str().unwrap().contains("deferred_calls_max"), "{error}");
@@ -446,10 +447,10 @@ fn lookups_count_as_deferred_calls_until_answered() {
     lab.write(refused, &post("/", &[], &rpc("GetTask", &params)));
     assert!(lab.reply(refused).text().contains("deferred_calls_max"));
     assert_eq!(answer(&mut lab, peer)["result"]["id"], "old");
-    let peer = ask_rpc(&mut lab, "GetTask", &params);
+    let peer = send_rpc(&mut lab, "GetTask", &params);
     lab.end(peer);
     drop(archive.take());
-    let peer = ask_rpc(&mut lab, "GetTask", &params);
+    let peer = send_rpc(&mut lab, "GetTask", &params);
     archive.found(task("old", TaskState::Working));
     answer(&mut lab, peer);
 }
@@ -460,7 +461,7 @@ fn untaken_lookup_answer_counts_towards_store_bytes() {
     (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
     let (mut lab, archive) = lab(limits);
     let peers: Vec<Peer> =
-        (0..4).map(|_| ask_rpc(&mut lab, "GetTask", &json!({ "id": "old" }))).collect();
+        (0..4).map(|_| send_rpc(&mut lab, "GetTask", &json!({ "id": "old" }))).collect();
     for _ in &peers {
         let mut found = task("old", TaskState::Working);
         let parts = PartsBuf::new().text(&"x".repeat(9_000));
@@ -474,7 +475,7 @@ fn untaken_lookup_answer_counts_towards_store_bytes() {
     }
     assert!((1..4).contains(&refused.count()));
     // All of the bytes are released.
-    let peer = ask_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
+    let peer = send_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
     archive.found(task("old", TaskState::Working));
     assert_eq!(answer(&mut lab, peer)["result"]["id"], "old");
 }
@@ -482,24 +483,24 @@ fn untaken_lookup_answer_counts_towards_store_bytes() {
 #[test]
 fn lookup_sees_caller_disconnect_and_ends_with_the_server() {
     let (mut lab, archive) = lab(Limits::default());
-    let is_gone = |lookup: &DeferredLookup| {
+    let is_signaled = |lookup: &DeferredLookup| {
         let cx = &mut Context::from_waker(Waker::noop());
         let is_ready = pin!(lookup.caller_gone()).poll(cx).is_ready();
         assert_eq!(is_ready, lookup.is_caller_gone());
         is_ready
     };
     // The first slot of the store has a task, which is independent of the lookup.
-    lab.result("SendMessage", &Gen::V1.params(Say { at_once: true, ..say("hi") }));
+    lab.result("SendMessage", &Gen::V1.params(OutgoingMessage { at_once: true, ..say("hi") }));
     for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
-        let peer = ask_rpc(&mut lab, method, &json!({ "id": "old" }));
+        let peer = send_rpc(&mut lab, method, &json!({ "id": "old" }));
         let lookup = archive.take();
-        assert!(!is_gone(&lookup));
+        assert!(!is_signaled(&lookup));
         lab.end(peer);
-        assert!(is_gone(&lookup));
+        assert!(is_signaled(&lookup));
         lookup.found(task("old", TaskState::Working));
     }
     let methods = ["GetTask", "CancelTask", "SubscribeToTask"];
-    let peers = methods.map(|method| ask_rpc(&mut lab, method, &json!({ "id": "old" })));
+    let peers = methods.map(|method| send_rpc(&mut lab, method, &json!({ "id": "old" })));
     lab.engine.drain();
     lab.engine.cut();
     lab.settle_all();
@@ -507,7 +508,7 @@ fn lookup_sees_caller_disconnect_and_ends_with_the_server() {
         let error = lab.reply(peer).json()["error"].take();
         assert_eq!(error["code"], -32000);
         assert!(error.to_string().contains("before the agent answered"), "{error}");
-        assert!(is_gone(&archive.take()));
+        assert!(is_signaled(&archive.take()));
     }
     let waiting = lab.engine.waiting();
     assert_eq!((waiting.calls, waiting.streams), (0, 0));
@@ -516,9 +517,9 @@ fn lookup_sees_caller_disconnect_and_ends_with_the_server() {
 #[test]
 fn notification_starts_a_lookup_only_for_a_cancel() {
     let (mut lab, archive) = lab(Limits::default());
-    let silent = ["GetTask", "SubscribeToTask", "ListTasks", "CancelTask"]
+    let notifications = ["GetTask", "SubscribeToTask", "ListTasks", "CancelTask"]
         .map(|method| json!({ "jsonrpc": "2.0", "method": method, "params": { "id": "old" } }));
-    let batch = Value::from(silent.to_vec()).to_string();
+    let batch = Value::from(notifications.to_vec()).to_string();
     assert_eq!(lab.ask(&post("/", &[], &batch)).status, 204);
     let lookup = archive.take();
     assert_eq!(lookup.wanted(), Wanted::Cancel);

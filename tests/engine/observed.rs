@@ -30,7 +30,7 @@ use crate::support::{
 /// Records its calls; its clock advances by one with each read.
 #[derive(Default)]
 struct Notes {
-    told: Mutex<Vec<CallRecord>>,
+    calls: Mutex<Vec<CallRecord>>,
     limits: Mutex<Vec<&'static str>>,
     clock: AtomicU64,
     is_curious: bool,
@@ -59,13 +59,13 @@ impl CallObserver for Notes {
     }
 
     fn call_ended(&self, call: &CallRecord) {
-        self.told.lock().unwrap().push(call.clone());
+        self.calls.lock().unwrap().push(call.clone());
     }
 }
 
 impl Notes {
     fn take(&self) -> Vec<CallRecord> {
-        std::mem::take(&mut self.told.lock().unwrap())
+        std::mem::take(&mut self.calls.lock().unwrap())
     }
 
     fn one(&self) -> CallRecord {
@@ -140,7 +140,7 @@ fn observer_records_each_batch_call_and_counts_bytes_once() {
     let peer = lab.open();
     lab.write(peer, &post("/", &[("A2A-Version", "1.0")], &body));
     lab.settle();
-    assert_eq!(notes.told.lock().unwrap().len(), 2);
+    assert_eq!(notes.calls.lock().unwrap().len(), 2);
     lab.pass(10_000);
     lab.reply(peer);
     let all = notes.take();

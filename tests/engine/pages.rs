@@ -23,9 +23,9 @@ use peregrine::{
 use crate::support::{Lab, echo};
 
 /// Answers with the page's name and whether it has details.
-struct Said;
+struct PageNames;
 
-impl PageSource for Said {
+impl PageSource for PageNames {
     fn are_on_agent_listeners(&self) -> bool {
         true
     }
@@ -90,7 +90,7 @@ impl Authenticator for ByScopes {
 
 fn lab(authenticates_callers: bool) -> Lab {
     let authenticator = authenticates_callers.then(|| Arc::new(ByScopes) as Arc<dyn Authenticator>);
-    let pages: Option<Arc<dyn PageSource>> = Some(Arc::new(Said));
+    let pages: Option<Arc<dyn PageSource>> = Some(Arc::new(PageNames));
     Lab::new(Setup { authenticator, pages, ..Setup::default() })
 }
 
@@ -100,7 +100,7 @@ fn from(address: &str) -> Peer<'static> {
 }
 
 /// The status and the content of the answer to a GET.
-fn ask(lab: &mut Lab, peer: Peer<'static>, path: &str, lines: &str) -> (u16, String) {
+fn get_page(lab: &mut Lab, peer: Peer<'static>, path: &str, lines: &str) -> (u16, String) {
     let peer = lab.open_to(peer);
     lab.write(peer, format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n").as_bytes());
     let reply = lab.reply(peer);
@@ -133,10 +133,10 @@ fn metrics_and_details_require_loopback_or_admin_access() {
     ] {
         let mut lab = lab(authenticates_callers);
         let what = format!("{authenticates_callers} {peer:?} {lines}");
-        assert_eq!(ask(&mut lab, peer, "/metrics", lines).0, metrics, "{what}");
+        assert_eq!(get_page(&mut lab, peer, "/metrics", lines).0, metrics, "{what}");
         let ready = (200, format!("Ready {details}"));
-        assert_eq!(ask(&mut lab, peer, "/readyz", lines), ready, "{what}");
-        assert_eq!(ask(&mut lab, peer, "/healthz", lines).0, 200, "{what}");
+        assert_eq!(get_page(&mut lab, peer, "/readyz", lines), ready, "{what}");
+        assert_eq!(get_page(&mut lab, peer, "/healthz", lines).0, 200, "{what}");
     }
 }
 
@@ -151,9 +151,9 @@ fn foreign_host_gets_no_metrics_even_from_loopback() {
 #[test]
 fn foreign_origin_reads_no_server_page_even_with_cors_star() {
     let cors = Cors { origins: vec!["*".to_owned()], ..Cors::default() };
-    let setup = |cors| Setup { pages: Some(Arc::new(Said)), cors, ..Setup::default() };
+    let setup = |cors| Setup { pages: Some(Arc::new(PageNames)), cors, ..Setup::default() };
     let mut lab = Lab::new(setup(cors));
-    for (lines, is_from_here) in [
+    for (lines, is_same_origin) in [
         ("", true),
         ("Sec-Fetch-Site: none\r\n", true),
         ("Sec-Fetch-Site: same-origin\r\n", true),
@@ -162,10 +162,10 @@ fn foreign_origin_reads_no_server_page_even_with_cors_star() {
         ("Origin: http://evil.example\r\n", false),
         ("Origin: null\r\n", false),
     ] {
-        let metrics = if is_from_here { 200 } else { 403 };
-        assert_eq!(ask(&mut lab, from("127.0.0.1"), "/metrics", lines).0, metrics, "{lines}");
-        let ready = (200, format!("Ready {is_from_here}"));
-        assert_eq!(ask(&mut lab, from("127.0.0.1"), "/readyz", lines), ready, "{lines}");
+        let metrics = if is_same_origin { 200 } else { 403 };
+        assert_eq!(get_page(&mut lab, from("127.0.0.1"), "/metrics", lines).0, metrics, "{lines}");
+        let ready = (200, format!("Ready {is_same_origin}"));
+        assert_eq!(get_page(&mut lab, from("127.0.0.1"), "/readyz", lines), ready, "{lines}");
     }
     let listener = Peer { is_admin: true, ..from("127.0.0.1") };
     for (peer, path) in [
@@ -200,7 +200,7 @@ fn admin_listener_rejects_foreign_host_names() {
         (Some("*"), "evil.example", 200),
     ] {
         let allow_hosts = named.into_iter().map(str::to_owned).collect();
-        let setup = Setup { allow_hosts, pages: Some(Arc::new(Said)), ..Setup::default() };
+        let setup = Setup { allow_hosts, pages: Some(Arc::new(PageNames)), ..Setup::default() };
         let mut lab = Lab::new(setup);
         let peer = lab.open_to(listener);
         lab.write(peer, format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
@@ -212,35 +212,35 @@ fn admin_listener_rejects_foreign_host_names() {
 fn admin_changes_require_the_admin_listener_and_no_origin() {
     let listener = Peer { is_admin: true, is_loopback: true, ..from("127.0.0.1") };
     let mut lab = lab(false);
-    let mut ask = |peer, method: &str, path: &str, lines: &str| {
+    let mut request = |peer, method: &str, path: &str, lines: &str| {
         let peer = lab.open_to(peer);
         let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{lines}");
         lab.write(peer, format!("{head}Content-Length: 0\r\n\r\n").as_bytes());
         lab.reply(peer)
     };
-    for (method, said) in [("GET", "Get"), ("POST", "Post"), ("DELETE", "Delete")] {
-        let reply = ask(listener, method, "/thing", "");
-        assert_eq!((reply.status, reply.text()), (200, said));
+    for (method, name) in [("GET", "Get"), ("POST", "Post"), ("DELETE", "Delete")] {
+        let reply = request(listener, method, "/thing", "");
+        assert_eq!((reply.status, reply.text()), (200, name));
         assert_eq!(reply.field("cache-control"), Some("no-store"));
-        assert_eq!(ask(listener, method, "/other", "").status, 404);
-        let reply = ask(from("127.0.0.1"), method, "/thing", "");
-        assert!(reply.status >= 400 && reply.text() != said, "{method} {}", reply.status);
+        assert_eq!(request(listener, method, "/other", "").status, 404);
+        let reply = request(from("127.0.0.1"), method, "/thing", "");
+        assert!(reply.status >= 400 && reply.text() != name, "{method} {}", reply.status);
         for lines in [
             "Origin: http://localhost\r\n",
             "Origin: null\r\n",
             "Sec-Fetch-Site: cross-site\r\n",
             "Sec-Fetch-Site: same-site\r\n",
         ] {
-            let reply = ask(listener, method, "/thing", lines);
+            let reply = request(listener, method, "/thing", lines);
             let status = if method == "GET" { 200 } else { 403 };
             assert_eq!(reply.status, status, "{method} {lines}");
             assert_eq!(reply.field("access-control-allow-origin"), None);
         }
     }
     for method in ["PUT", "OPTIONS", "PATCH", "BREW"] {
-        let reply = ask(listener, method, "/thing", "");
+        let reply = request(listener, method, "/thing", "");
         assert_eq!((reply.status, reply.field("allow")), (405, Some("GET, HEAD, POST, DELETE")));
-        assert_eq!(ask(listener, method, "/other", "").status, 404, "{method}");
+        assert_eq!(request(listener, method, "/other", "").status, 404, "{method}");
     }
     let peer = lab.open_to(listener);
     lab.write(peer, b"POST /thing HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 0\r\n\r\n");
@@ -251,7 +251,7 @@ fn admin_changes_require_the_admin_listener_and_no_origin() {
 fn server_page_paths_are_404_when_pages_are_off() {
     let mut lab = Lab::echo();
     for path in ["/healthz", "/readyz", "/metrics"] {
-        assert_eq!(ask(&mut lab, from("127.0.0.1"), path, "").0, 404, "{path}");
+        assert_eq!(get_page(&mut lab, from("127.0.0.1"), path, "").0, 404, "{path}");
     }
 }
 

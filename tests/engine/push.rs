@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab,
-    ask::{Gen, Say, V01, V1, V03, get, post, rpc, say},
+    ask::{Gen, OutgoingMessage, V01, V1, V03, get, post, rpc, say},
     echo,
 };
 
@@ -183,17 +183,17 @@ fn posts_join_the_trace_of_the_call_that_set_the_webhook() {
     let mut lab = lab();
     let driver = WebhookDriver::of(&lab);
     let trace = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331";
-    let mut parents = |said: Option<&str>| {
+    let mut parents = |traceparent: Option<&str>| {
         let body = rpc(V1.send(), &with_webhook(V1, "hi", json!({"url": URL})));
-        let said: Vec<_> = said.map(|said| ("traceparent", said)).into_iter().collect();
-        assert_eq!(lab.ask(&post("/", &said, &body)).status, 200);
+        let fields: Vec<_> = traceparent.map(|value| ("traceparent", value)).into_iter().collect();
+        assert_eq!(lab.ask(&post("/", &fields, &body)).status, 200);
         let posts = driver.deliver(&lab);
         assert!(posts.len() > 1);
         posts.iter().map(|post| post.field("traceparent").unwrap().to_owned()).collect::<Vec<_>>()
     };
     for flags in ["00", "01"] {
-        let said = format!("00-{trace}-{flags}");
-        assert!(parents(Some(&said)).iter().all(|parent| *parent == said));
+        let traceparent = format!("00-{trace}-{flags}");
+        assert!(parents(Some(&traceparent)).iter().all(|parent| *parent == traceparent));
     }
     // Unknown flags and invalid trace contexts are not passed on.
     assert_eq!(parents(Some(&format!("00-{trace}-ff")))[0], format!("00-{trace}-01"));
@@ -305,11 +305,11 @@ fn every_version_manages_the_same_push_configurations() {
     // In 0.1 a null removes the configuration that a get returns, and no other.
     set_v1(&mut lab, &task, "of 1.0");
     let clear = json!({"id": task, "pushNotificationConfig": null});
-    for left in [json!(["of 1.0"]), json!([]), json!([])] {
+    for remaining in [json!(["of 1.0"]), json!([]), json!([])] {
         assert_eq!(lab.result("tasks/pushNotification/set", &clear), clear);
         let listed = lab.result("ListTaskPushNotificationConfigs", &json!({"taskId": task}));
         let ids = listed["configs"].as_array().unwrap().iter().map(|config| config["id"].clone());
-        assert_eq!(ids.collect::<Value>(), left);
+        assert_eq!(ids.collect::<Value>(), remaining);
     }
 }
 
@@ -341,17 +341,17 @@ fn http_json_and_websocket_support_push_configurations() {
     assert_eq!(lab.ask(&get(&format!("/v1{configs}?pageToken=x"))).status, 422);
     let socket = lab.socket("/", "");
     let named = json!({"taskId": task, "id": "r"});
-    let mut said = |method: &str, params: &Value| lab.say(socket, &rpc(method, params)).remove(0);
-    assert_eq!(said("GetTaskPushNotificationConfig", &named)["result"]["url"], URL);
+    let mut call = |method: &str, params: &Value| lab.say(socket, &rpc(method, params)).remove(0);
+    assert_eq!(call("GetTaskPushNotificationConfig", &named)["result"]["url"], URL);
     let config = json!({"taskId": task, "id": "w", "url": URL});
-    assert_eq!(said("CreateTaskPushNotificationConfig", &config)["result"]["id"], "w");
-    let gone = json!({"taskId": task, "id": "s"});
-    assert!(said("DeleteTaskPushNotificationConfig", &gone)["error"].is_null());
-    let listed = said("ListTaskPushNotificationConfigs", &json!({"taskId": task}));
+    assert_eq!(call("CreateTaskPushNotificationConfig", &config)["result"]["id"], "w");
+    let deleted = json!({"taskId": task, "id": "s"});
+    assert!(call("DeleteTaskPushNotificationConfig", &deleted)["error"].is_null());
+    let listed = call("ListTaskPushNotificationConfigs", &json!({"taskId": task}));
     let ids = listed["result"]["configs"].as_array().unwrap().iter().map(|at| at["id"].clone());
     assert_eq!(ids.collect::<Vec<_>>(), ["r", "w"]);
-    let gone = format!("DELETE {configs}/r HTTP/1.1\r\nHost: a.example\r\n\r\n");
-    assert_eq!(lab.ask(gone.as_bytes()).status, 200);
+    let delete = format!("DELETE {configs}/r HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    assert_eq!(lab.ask(delete.as_bytes()).status, 200);
     assert_eq!(lab.ask(&get(&format!("{configs}/r"))).status, 404);
 }
 
@@ -384,7 +384,7 @@ fn push_configurations_are_scoped_to_the_task_tenant() {
     let listed = lab.ask(&get(&format!("/acme{configs}"))).json();
     assert_eq!(listed["configs"].as_array().unwrap().len(), 2, "{listed}");
     assert_eq!(lab.ask(&get(&format!("/other{configs}"))).status, 404);
-    let gone = lab.ask(&post(
+    let deleted = lab.ask(&post(
         "/agents/echo",
         &[],
         &rpc(
@@ -392,7 +392,7 @@ fn push_configurations_are_scoped_to_the_task_tenant() {
             &json!({"taskId": task, "id": "b", "tenant": "acme"}),
         ),
     ));
-    assert_eq!(gone.status, 200);
+    assert_eq!(deleted.status, 200);
     let listed = lab.ask(&get(&format!("/acme{configs}"))).json();
     assert_eq!(listed["configs"].as_array().unwrap().len(), 1, "{listed}");
 }
@@ -613,7 +613,7 @@ fn challenge_is_sent_at_once_and_events_after_its_answer() {
     let mut lab = Lab::new(Setup { push: Some(settings), ..Setup::default() });
     let task = long_task(&mut lab);
     let driver = WebhookDriver::of(&lab);
-    let ask = |lab: &Lab| {
+    let next_request = |lab: &Lab| {
         let mut request = PostRequest::default();
         let next = driver.0.next(lab.now, Waker::noop(), &mut request);
         (next == NextRequest::Post).then_some(request)
@@ -621,27 +621,27 @@ fn challenge_is_sent_at_once_and_events_after_its_answer() {
     let params = json!({"taskId": task, "id": "c", "url": URL, "token": "secret",
         "authentication": {"scheme": "Bearer", "credentials": "secret"}});
     lab.result("CreateTaskPushNotificationConfig", &params);
-    let challenge = ask(&lab).unwrap();
+    let challenge = next_request(&lab).unwrap();
     assert_eq!(challenge.url, format!("{URL}?validationToken={}", challenge.expects));
     assert!(challenge.body.is_empty());
     assert!(challenge.fields.get().iter().all(|(_, value)| !value.contains("secret")));
-    assert!(ask(&lab).is_none());
+    assert!(next_request(&lab).is_none());
     driver.0.done(&challenge, failed("wrong"), lab.now, 1 << 60);
     lab.pass(1_000);
-    let again = ask(&lab).unwrap();
+    let again = next_request(&lab).unwrap();
     assert_eq!(again.expects, challenge.expects);
     driver.0.done(&again, PostOutcome::Delivered, lab.now, 0);
     lab.pass(20_000);
-    let told = driver.deliver(&lab);
-    assert_eq!(state_of(&told.last().unwrap().body), "TASK_STATE_COMPLETED");
+    let delivered = driver.deliver(&lab);
+    assert_eq!(state_of(&delivered.last().unwrap().body), "TASK_STATE_COMPLETED");
     // With other credentials alone it is the same receiver.
     let params = json!({"taskId": task, "id": "c", "url": URL, "token": "other"});
     lab.result("CreateTaskPushNotificationConfig", &params);
-    assert!(ask(&lab).is_none());
+    assert!(next_request(&lab).is_none());
     let params = json!({"taskId": task, "id": "c", "url": "https://hooks.example/other"});
     lab.result("CreateTaskPushNotificationConfig", &params);
     // The expected answer of the other URL is a new one.
-    let other = ask(&lab).unwrap().expects;
+    let other = next_request(&lab).unwrap().expects;
     assert!(!other.is_empty() && other != challenge.expects);
 }
 
@@ -710,10 +710,10 @@ fn signed_body_equals_its_reserialized_json() {
         "configuration": {"pushNotificationConfig": {"url": "https://hooks.example/a2a"}}}}"#;
     let answer = lab.ask(&post("/", &[], body)).json();
     assert!(answer["result"].is_object(), "{answer}");
-    let told = WebhookDriver::of(&lab).next(&lab).unwrap();
-    let text = str::from_utf8(&told.request.body).unwrap();
+    let delivered = WebhookDriver::of(&lab).next(&lab).unwrap();
+    let text = str::from_utf8(&delivered.request.body).unwrap();
     assert!(text.contains(r#""metadata":{"k/":[1.50,"é 😀"]}"#), "{text}");
-    assert_eq!(told.field("Authorization"), Some(&*format!("Bearer {}-bytes", text.len())));
+    assert_eq!(delivered.field("Authorization"), Some(&*format!("Bearer {}-bytes", text.len())));
 }
 
 /// Defers each turn; the test ends it later.
@@ -844,9 +844,9 @@ fn configuration_error_names_the_member_in_the_caller_format() {
     ] {
         let answer = lab.call(method, &params);
         assert_eq!(answer["error"]["code"], -32602, "{method} {params}: {answer}");
-        let said = format!("{}{}", answer["error"]["message"], answer["error"]["data"]);
+        let error = format!("{}{}", answer["error"]["message"], answer["error"]["data"]);
         assert!(
-            said.contains(&format!("{member}:")) || said.contains(&format!("{member}\"")),
+            error.contains(&format!("{member}:")) || error.contains(&format!("{member}\"")),
             "{member}: {answer}"
         );
     }
@@ -932,7 +932,7 @@ const EVO_GET: &str = "tasks/pushNotificationConfig/get";
 fn evo_ai_webhook_gets_only_later_tasks_of_its_scope() {
     let mut lab = lab_with_keys(Limits::default());
     let driver = WebhookDriver::of(&lab);
-    let send = |id: &str| V1.params(Say { id, ..say("hi") });
+    let send = |id: &str| V1.params(OutgoingMessage { id, ..say("hi") });
     call_as(&mut lab, "/", "alice", V1.send(), &send("m-0"));
     let none = call_as(&mut lab, EVO, "alice", EVO_GET, &json!({}));
     assert_eq!(none["result"], json!({"config": null}));
@@ -1018,19 +1018,19 @@ fn gone_receiver_removes_only_the_scope_of_its_task() {
     for (key, path) in scopes {
         call_as(&mut lab, path, key, EVO_SET, &config);
     }
-    let gone = |lab: &mut Lab, params: &Value| {
+    let respond_gone = |lab: &mut Lab, params: &Value| {
         let made = call_as(lab, "/", "bob", V1.send(), params);
         assert!(made["error"].is_null(), "{made}");
         let post = driver.next(lab).unwrap();
         driver.done(lab, &post, PostOutcome::Gone);
     };
-    let send = |id: &str| V1.params(Say { id, ..say("hi") });
-    gone(&mut lab, &send("m-1"));
+    let send = |id: &str| V1.params(OutgoingMessage { id, ..say("hi") });
+    respond_gone(&mut lab, &send("m-1"));
     assert_eq!(urls(&mut lab), [Some(URL.to_owned()), Some(URL.to_owned()), None]);
     // A configuration with the same content does not end it either.
     let mut inline = send("m-2");
     inline["configuration"]["taskPushNotificationConfig"] = json!({"url": URL, "id": "evo_ai"});
-    gone(&mut lab, &inline);
+    respond_gone(&mut lab, &inline);
     assert_eq!(urls(&mut lab), [Some(URL.to_owned()), Some(URL.to_owned()), None]);
     // A configuration that was set afterwards is a new one.
     let (key, path) = scopes[0];
@@ -1602,17 +1602,17 @@ fn posts_beyond_the_rate_are_merged_up_to_the_final_state() {
 fn url_is_challenged_only_above_the_usual_post_rate() {
     let (mut lab, driver) = flooded(PushChallenge::Auto, URL);
     assert_eq!(driver.deliver(&lab).len(), 200);
-    let ask = |lab: &Lab| {
+    let next_request = |lab: &Lab| {
         let mut request = PostRequest::default();
         let next = driver.0.next(lab.now, Waker::noop(), &mut request);
         (next == NextRequest::Post).then_some(request)
     };
     lab.pass(20);
-    let challenge = ask(&lab).unwrap();
+    let challenge = next_request(&lab).unwrap();
     assert!(!challenge.expects.is_empty() && challenge.body.is_empty());
     // A failed challenge counts as a post, and delivery continues at the usual rate.
     driver.0.done(&challenge, failed("wrong"), lab.now, 0);
-    assert!(ask(&lab).is_none());
+    assert!(next_request(&lab).is_none());
     lab.pass(20);
     let joined = driver.next(&lab).unwrap();
     assert_eq!(state_of(&joined.body), "TASK_STATE_COMPLETED");
@@ -1622,7 +1622,7 @@ fn url_is_challenged_only_above_the_usual_post_rate() {
     lab.result(V1.send(), &Value::clone(&more).take());
     lab.pass(2_000);
     let (mut posts, mut challenges) = (0, 0);
-    while let Some(request) = ask(&lab) {
+    while let Some(request) = next_request(&lab) {
         let is_challenge = !request.expects.is_empty();
         (posts, challenges) =
             (posts + usize::from(!is_challenge), challenges + usize::from(is_challenge));

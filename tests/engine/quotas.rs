@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab,
-    ask::{Say, V1, V03, post, rpc, say},
+    ask::{OutgoingMessage, V1, V03, post, rpc, say},
     callers::ByName,
     reply::Reply,
     ws::upgrade,
@@ -65,7 +65,7 @@ fn list(lab: &mut Lab, token: &str) -> Reply {
 fn fresh(at_once: bool) -> Value {
     static SENT: AtomicUsize = AtomicUsize::new(0);
     let id = SENT.fetch_add(1, Relaxed).to_string();
-    V1.params(Say { at_once, id: &id, ..say("hi") })
+    V1.params(OutgoingMessage { at_once, id: &id, ..say("hi") })
 }
 
 fn at_once() -> Value {
@@ -149,13 +149,13 @@ fn agent_byte_quota_refusal_names_the_bytes_policy() {
     let mut setup = setup(Quotas { named, ..Quotas::default() });
     setup.agents[1].0.quota = Some("few".to_owned());
     let mut lab = Lab::new(setup);
-    let large = V1.params(Say { at_once: true, ..say(&"x".repeat(3 * 1024)) });
+    let large = V1.params(OutgoingMessage { at_once: true, ..say(&"x".repeat(3 * 1024)) });
     let works = call("alice", "/agents/works", "SendMessage", &large);
     assert_eq!(lab.ask(&works).status, 200);
     let reply = lab.ask(&works);
-    let said = [reply.field("ratelimit-policy"), reply.field("ratelimit")];
+    let ratelimit = [reply.field("ratelimit-policy"), reply.field("ratelimit")];
     let policy = "\"bytes\";q=61440;qu=\"content-bytes\";w=60";
-    assert_eq!((reply.status, said), (429, [Some(policy), Some("\"bytes\";r=0;t=4")]));
+    assert_eq!((reply.status, ratelimit), (429, [Some(policy), Some("\"bytes\";r=0;t=4")]));
     assert_eq!(lab.ask(&call("alice", "/", "SendMessage", &large)).status, 200);
 }
 
@@ -264,14 +264,14 @@ fn lab_of_tenant(acme: Quota) -> Lab {
     let tenants = BTreeMap::from([("acme".to_owned(), acme)]);
     let setup = setup(Quotas { tenants, ..Quotas::default() });
     let mut setup = Setup { tenants: Tenants::Any, ..setup };
-    setup.agents.push((Profile::new("asks", "Asks."), Arc::new(Asks)));
+    setup.agents.push((Profile::new("asks", "Asks."), Arc::new(RequestsInput)));
     Lab::new(setup)
 }
 
 /// Requests input after each message.
-struct Asks;
+struct RequestsInput;
 
-impl Agent for Asks {
+impl Agent for RequestsInput {
     fn start(&self, mut turn: Turn<'_>) {
         turn.status(TaskState::InputRequired);
     }
@@ -365,11 +365,11 @@ fn callers_of_a_tenant_share_its_running_tasks() {
     let cancel = call("alice - acme", "/agents/works", "CancelTask", &cancel);
     assert_eq!(lab.ask(&cancel).status, 200);
     // A task in input-required does not count as running; its next message makes it count.
-    let asks: Vec<_> = (0..3).map(|_| send(&mut lab, "carol - acme", "asks")).collect();
-    assert!(asks.iter().all(|reply| reply.status == 200));
+    let replies: Vec<_> = (0..3).map(|_| send(&mut lab, "carol - acme", "asks")).collect();
+    assert!(replies.iter().all(|reply| reply.status == 200));
     assert_eq!(send(&mut lab, "carol - acme", "works").status, 200);
     let mut params = at_once();
-    params["message"]["taskId"] = asks[0].result()["task"]["id"].clone();
+    params["message"]["taskId"] = replies[0].result()["task"]["id"].clone();
     let answer = call("carol - acme", "/agents/asks", "SendMessage", &params);
     assert_eq!(lab.ask(&answer).status, 429);
     // A task that ends frees its slot.
@@ -390,16 +390,16 @@ fn anonymous_callers_of_a_tenant_share_its_quota() {
     let setup = setup(Quotas { tenants, ..Quotas::default() });
     let setup = Setup { authenticator: None, tenants: Tenants::Any, ..setup };
     let mut lab = Lab::new(setup);
-    let mut ask = |tenant: &str, method: &str| {
+    let mut status_of = |tenant: &str, method: &str| {
         let mut params = if method == "ListTasks" { json!({}) } else { at_once() };
         params["tenant"] = json!(tenant);
         lab.ask(&call("", "/agents/works", method, &params)).status
     };
-    assert_eq!([ask("acme", "SendMessage"), ask("acme", "SendMessage")], [200, 429]);
-    assert_eq!([ask("other", "SendMessage"), ask("other", "SendMessage")], [200, 200]);
-    let listed = [0; 4].map(|_| ask("acme", "ListTasks"));
+    assert_eq!([status_of("acme", "SendMessage"), status_of("acme", "SendMessage")], [200, 429]);
+    assert_eq!([status_of("other", "SendMessage"), status_of("other", "SendMessage")], [200, 200]);
+    let listed = [0; 4].map(|_| status_of("acme", "ListTasks"));
     assert_eq!(listed, [200, 200, 200, 429]);
-    assert_eq!(ask("other", "ListTasks"), 200);
+    assert_eq!(status_of("other", "ListTasks"), 200);
 }
 
 #[test]
@@ -503,9 +503,10 @@ fn evo_ai_applies_documented_quota_to_authenticated_callers() {
     let mounts = vec![Mount { path: "/evo".to_owned(), dialect: "evo_ai".to_owned(), agent: None }];
     let mut lab = Lab::new(Setup { mounts: mounts.clone(), ..setup(Quotas::default()) });
     let get = rpc("tasks/get", &json!({ "id": "none" }));
-    let ask = |lab: &mut Lab, token: &str| lab.ask(&post("/evo", &[("X-API-Key", token)], &get));
+    let get_task =
+        |lab: &mut Lab, token: &str| lab.ask(&post("/evo", &[("X-API-Key", token)], &get));
     for n in 0..100 {
-        let reply = ask(&mut lab, "alice");
+        let reply = get_task(&mut lab, "alice");
         assert_eq!(reply.status, 200);
         assert_eq!(reply.field("x-ratelimit-limit"), Some("100"));
         assert_eq!(reply.field("x-ratelimit-remaining"), Some(&*(99 - n).to_string()));
@@ -513,11 +514,11 @@ fn evo_ai_applies_documented_quota_to_authenticated_callers() {
         let ahead = reset - lab.now.unix_ms / 1000;
         assert!((1..=60).contains(&ahead), "{ahead}");
     }
-    let reply = ask(&mut lab, "alice");
+    let reply = get_task(&mut lab, "alice");
     assert_eq!((reply.status, reply.field("x-ratelimit-remaining")), (429, Some("0")));
     assert_eq!(reply.json()["error"]["message"], "Agent error");
     assert!(reply.field("retry-after").is_some());
-    assert_eq!(ask(&mut lab, "bob").status, 200);
+    assert_eq!(get_task(&mut lab, "bob").status, 200);
     // On other paths the same caller has the general quota.
     assert_eq!(list(&mut lab, "alice").status, 200);
     let stream = rpc("message/stream", &V03.params(say("hold:60000:1")));
@@ -533,17 +534,17 @@ fn evo_ai_applies_documented_quota_to_authenticated_callers() {
     let named = BTreeMap::from([("large".to_owned(), large)]);
     let quotas = Quotas { known, named, ..Quotas::default() };
     let mut lab = Lab::new(Setup { mounts: mounts.clone(), ..setup(quotas) });
-    let reply = ask(&mut lab, "alice - - large");
+    let reply = get_task(&mut lab, "alice - - large");
     assert_eq!(reply.field("x-ratelimit-limit"), Some("100"));
     for remaining in ["3", "2"] {
-        let reply = ask(&mut lab, "bob");
+        let reply = get_task(&mut lab, "bob");
         assert_eq!(reply.field("x-ratelimit-limit"), Some("30"));
         assert_eq!(reply.field("x-ratelimit-remaining"), Some(remaining));
     }
     for status in [200, 200, 429] {
         assert_eq!(list(&mut lab, "bob").status, status);
     }
-    assert_eq!(ask(&mut lab, "bob").status, 429);
+    assert_eq!(get_task(&mut lab, "bob").status, 429);
     for (path, status) in [("/evo", 200), ("/", 200), ("/evo", 429), ("/", 429)] {
         let peer = lab.open();
         let key = [("X-API-Key", "carol"), ("A2A-Version", "0.3")];

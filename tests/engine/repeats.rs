@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{Gen, Say, V01, V1, V03, get, post, rpc, say, text_of},
+    ask::{Gen, OutgoingMessage, V01, V1, V03, get, post, rpc, say, text_of},
     callers::ByName,
 };
 
@@ -36,7 +36,7 @@ impl Agent for Runs {
         let run = self.count.fetch_add(1, SeqCst) + 1;
         let words = turn.message.text().to_owned();
         match words.split(' ').next().unwrap_or_default() {
-            "say" => turn.reply(said(&format!("run {run}"))),
+            "say" => turn.reply(text_message(&format!("run {run}"))),
             "refuse" => turn.refuse(Fault::because(FaultKind::UnsupportedOperation, "no")),
             "ask" => turn.status(TaskState::InputRequired),
             "idle" => {}
@@ -70,7 +70,7 @@ impl Runs {
     }
 }
 
-fn said(text: &str) -> MessageBuf {
+fn text_message(text: &str) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(text))
 }
 
@@ -104,28 +104,28 @@ const WAYS: [Way; 5] = [Way::Rpc(V03), Way::Rpc(V1), Way::Rest, Way::RestV03, Wa
 
 impl Way {
     /// Sends, and returns the HTTP status and the answer.
-    fn send(self, lab: &mut Lab, say: Say<'_>) -> (u16, Value) {
+    fn send(self, lab: &mut Lab, message: OutgoingMessage<'_>) -> (u16, Value) {
         match self {
             Way::Rpc(generation) => {
-                let body = rpc(generation.send(), &generation.params(say));
+                let body = rpc(generation.send(), &generation.params(message));
                 let reply = lab.ask(&post("/", &[], &body));
                 (reply.status, reply.json())
             }
             Way::Rest => {
-                let reply = lab.ask(&post("/message:send", &[], &V1.params(say).to_string()));
+                let reply = lab.ask(&post("/message:send", &[], &V1.params(message).to_string()));
                 (reply.status, reply.json())
             }
             Way::RestV03 => {
-                let id = if say.id.is_empty() { "m" } else { say.id };
+                let id = if message.id.is_empty() { "m" } else { message.id };
                 let body = json!({"request": {"messageId": id, "role": "ROLE_USER",
-                    "content": [{"text": say.text}]}, "configuration": {"blocking": true}});
+                    "content": [{"text": message.text}]}, "configuration": {"blocking": true}});
                 let reply = lab.ask(&post("/v1/message:send", &[], &body.to_string()));
                 (reply.status, reply.json())
             }
             Way::Socket => {
                 let peer = lab.socket("/", "");
-                let mut said = lab.say(peer, &rpc("SendMessage", &V1.params(say)));
-                (200, said.pop().expect("an answer"))
+                let mut answers = lab.say(peer, &rpc("SendMessage", &V1.params(message)));
+                (200, answers.pop().expect("an answer"))
             }
         }
     }
@@ -151,7 +151,7 @@ fn equal_message_is_one_task_in_each_format_and_binding() {
             assert_eq!((status, again.task(&answer)), (200, id.clone()), "{first:?} {again:?}");
         }
         assert_eq!(runs.count(), 1, "{first:?}");
-        let other = first.send(&mut lab, Say { id: "other", ..say("hello") }).1;
+        let other = first.send(&mut lab, OutgoingMessage { id: "other", ..say("hello") }).1;
         assert_ne!(first.task(&other), id);
     }
 }
@@ -201,14 +201,14 @@ fn message_id_is_scoped_to_task_and_context() {
     let (mut lab, runs) = lab();
     let first = lab.result("SendMessage", &V1.params(say("ask")))["task"].take();
     let (task, context) = (first["id"].as_str().unwrap(), first["contextId"].as_str().unwrap());
-    let same = Say { context: Some(context), ..say("ask") };
+    let same = OutgoingMessage { context: Some(context), ..say("ask") };
     let second = lab.result("SendMessage", &V1.params(same))["task"].take();
     assert_ne!(second["id"], first["id"]);
-    let next = Say { task: Some(task), ..say("ask") };
+    let next = OutgoingMessage { task: Some(task), ..say("ask") };
     assert_eq!(lab.result("SendMessage", &V1.params(next))["task"]["id"], first["id"]);
     assert_eq!(runs.count(), 3);
-    for (say, id) in [(say("ask"), &first["id"]), (same, &second["id"]), (next, &first["id"])] {
-        assert_eq!(lab.result("SendMessage", &V1.params(say))["task"]["id"], *id);
+    for (message, id) in [(say("ask"), &first["id"]), (same, &second["id"]), (next, &first["id"])] {
+        assert_eq!(lab.result("SendMessage", &V1.params(message))["task"]["id"], *id);
     }
     assert_eq!(runs.count(), 3);
 }
@@ -227,7 +227,7 @@ fn idempotency_key_header_deduplicates_sends() {
         // The message itself may have a generated id.
         let params = |id| match generation {
             V01 => generation.params(say("hello")),
-            V03 | V1 => generation.params(Say { id, ..say("hello") }),
+            V03 | V1 => generation.params(OutgoingMessage { id, ..say("hello") }),
         };
         let first = send(&mut lab, &quoted, &params("a"), generation.send());
         let again = send(&mut lab, bare, &params("b"), generation.send());
@@ -243,7 +243,12 @@ fn idempotency_key_header_deduplicates_sends() {
     for key in ["", "\"", "a b", &long] {
         let before = runs.count();
         for _ in 0..2 {
-            send(&mut lab, key, &V1.params(Say { id: "own", ..say("x") }), "SendMessage");
+            send(
+                &mut lab,
+                key,
+                &V1.params(OutgoingMessage { id: "own", ..say("x") }),
+                "SendMessage",
+            );
         }
         assert!(runs.count() <= before + 1, "{key}");
     }
@@ -252,7 +257,7 @@ fn idempotency_key_header_deduplicates_sends() {
 #[test]
 fn idempotency_key_header_is_ignored_on_a_batch() {
     let (mut lab, runs) = lab();
-    let call = |id| rpc("SendMessage", &V1.params(Say { id, ..say("hello") }));
+    let call = |id| rpc("SendMessage", &V1.params(OutgoingMessage { id, ..say("hello") }));
     let batch = format!("[{},{}]", call("a"), call("b"));
     for _ in 0..2 {
         let reply = lab.ask(&post("/", &[("Idempotency-Key", "k")], &batch)).json();
@@ -268,7 +273,7 @@ fn send_without_message_id_is_not_deduplicated() {
     let ids = [(), ()].map(|()| lab.result("SendMessage", &params)["task"]["id"].take());
     assert!(ids[0] != ids[1] && runs.count() == 2);
     // 0.1 has no message ids; extra members are ignored.
-    let mut params = V01.params(Say { task: Some("mine"), ..say("ask") });
+    let mut params = V01.params(OutgoingMessage { task: Some("mine"), ..say("ask") });
     params["message"]["messageId"] = json!("m");
     for _ in 0..2 {
         lab.result("tasks/send", &params);
@@ -367,8 +372,8 @@ fn repeat_of_refused_send_is_executed_again() {
     assert!(lab.result("SendMessage", &V1.params(say("hello")))["task"].is_object());
 }
 
-fn ask(lab: &mut Lab, method: &str, say: Say<'_>) -> Peer {
-    let peer = lab.stream(method, &V1.params(say));
+fn send_waiting(lab: &mut Lab, method: &str, message: OutgoingMessage<'_>) -> Peer {
+    let peer = lab.stream(method, &V1.params(message));
     assert!(lab.received(peer).is_empty(), "{}", lab.received(peer).escape_ascii());
     peer
 }
@@ -377,8 +382,9 @@ fn ask(lab: &mut Lab, method: &str, say: Say<'_>) -> Peer {
 fn repeat_of_deferred_send_waits_for_its_outcome() {
     let (mut lab, runs) = refusing_lab(Limits::default());
     let methods = ["SendMessage", "SendMessage", "SendStreamingMessage"];
-    let peers = methods.map(|method| ask(&mut lab, method, say("defer")));
-    let at_once = ask(&mut lab, "SendMessage", Say { at_once: true, ..say("defer") });
+    let peers = methods.map(|method| send_waiting(&mut lab, method, say("defer")));
+    let at_once =
+        send_waiting(&mut lab, "SendMessage", OutgoingMessage { at_once: true, ..say("defer") });
     assert_eq!(lab.code("SendMessage", &V1.params(say("defer 2"))), -32602);
     let deferred = runs.deferred();
     let id = deferred.task_id().to_str().into_owned();
@@ -403,30 +409,30 @@ fn repeat_of_deferred_send_waits_for_its_outcome() {
 #[test]
 fn duplicate_waits_for_the_direct_message_or_the_fault() {
     let (mut lab, runs) = lab();
-    let peers = [(), ()].map(|()| ask(&mut lab, "SendMessage", say("defer")));
-    runs.deferred().reply(said("later"));
+    let peers = [(), ()].map(|()| send_waiting(&mut lab, "SendMessage", say("defer")));
+    runs.deferred().reply(text_message("later"));
     lab.settle();
-    let said = peers.map(|peer| lab.reply(peer).json()["result"]["message"].take());
-    assert_eq!((text_of(&said[0]), &said[0]), ("later", &said[1]));
-    assert_eq!(lab.result("SendMessage", &V1.params(say("defer")))["message"], said[0]);
+    let messages = peers.map(|peer| lab.reply(peer).json()["result"]["message"].take());
+    assert_eq!((text_of(&messages[0]), &messages[0]), ("later", &messages[1]));
+    assert_eq!(lab.result("SendMessage", &V1.params(say("defer")))["message"], messages[0]);
     assert_eq!(runs.count(), 1);
 
-    let other = Say { id: "n", ..say("defer") };
-    let peers = [(), ()].map(|()| ask(&mut lab, "SendMessage", other));
+    let other = OutgoingMessage { id: "n", ..say("defer") };
+    let peers = [(), ()].map(|()| send_waiting(&mut lab, "SendMessage", other));
     runs.deferred().refuse(FaultKind::TaskTerminal);
     lab.settle();
     for peer in peers {
         assert_eq!(lab.reply(peer).json()["error"]["code"], -32004);
     }
-    ask(&mut lab, "SendMessage", other);
+    send_waiting(&mut lab, "SendMessage", other);
     assert_eq!(runs.count(), 3);
 }
 
 #[test]
 fn repeat_of_running_send_waits_or_streams_from_start() {
     let (mut lab, runs) = lab();
-    let first = ask(&mut lab, "SendMessage", say("job"));
-    let unary = ask(&mut lab, "SendMessage", say("job"));
+    let first = send_waiting(&mut lab, "SendMessage", say("job"));
+    let unary = send_waiting(&mut lab, "SendMessage", say("job"));
     let mut job = runs.job();
     job.status(TaskState::Working, None).unwrap();
     let stream = lab.stream("SendStreamingMessage", &V1.params(say("job")));
@@ -457,13 +463,13 @@ fn repeated_follow_up_returns_its_original_state() {
     let task = lab.result("SendMessage", &V1.params(say("ask")))["task"]["id"].take();
     let id = task.as_str().unwrap();
     let (second, third) = (
-        Say { id: "2", task: Some(id), ..say("ask again") },
-        Say { id: "3", task: Some(id), ..say("hello") },
+        OutgoingMessage { id: "2", task: Some(id), ..say("ask again") },
+        OutgoingMessage { id: "3", task: Some(id), ..say("hello") },
     );
-    let state = |lab: &mut Lab, say| {
-        lab.result("SendMessage", &V1.params(say))["task"]["status"]["state"].take()
+    let state = |lab: &mut Lab, message| {
+        lab.result("SendMessage", &V1.params(message))["task"]["status"]["state"].take()
     };
-    for (say, expected) in [
+    for (message, expected) in [
         (second, "input-required"),
         (third, "completed"),
         (second, "input-required"),
@@ -471,11 +477,11 @@ fn repeated_follow_up_returns_its_original_state() {
         // A repeat of the first send returns the task's current state.
         (say("ask"), "completed"),
     ] {
-        assert_eq!(state(&mut lab, say), V1.state(expected), "{say:?}");
+        assert_eq!(state(&mut lab, message), V1.state(expected), "{message:?}");
     }
     assert_eq!(runs.count(), 3);
     // A new message id is a new message to a finished task.
-    let fourth = Say { id: "4", task: Some(id), ..say("hello") };
+    let fourth = OutgoingMessage { id: "4", task: Some(id), ..say("hello") };
     assert_eq!(lab.code("SendMessage", &V1.params(fourth)), -32004);
 }
 
@@ -502,23 +508,23 @@ fn idempotency_entries_max() {
     let limits = Limits { idempotency_entries_max: 3, ..Limits::default() };
     let (mut lab, runs) = lab_of(limits);
     let send = |lab: &mut Lab, id| {
-        lab.result("SendMessage", &V1.params(Say { id, ..say("hello") }));
+        lab.result("SendMessage", &V1.params(OutgoingMessage { id, ..say("hello") }));
     };
     // A pending entry is never evicted, however many follow.
-    let waits = ask(&mut lab, "SendMessage", say("defer"));
+    let waits = send_waiting(&mut lab, "SendMessage", say("defer"));
     ["a", "b", "c", "d"].iter().for_each(|id| send(&mut lab, id));
     ["c", "d"].iter().for_each(|id| send(&mut lab, id));
     assert_eq!(runs.count(), 5);
     send(&mut lab, "a");
     assert_eq!(runs.count(), 6);
-    let joins = ask(&mut lab, "SendMessage", say("defer"));
-    runs.deferred().reply(said("later"));
+    let joins = send_waiting(&mut lab, "SendMessage", say("defer"));
+    runs.deferred().reply(text_message("later"));
     lab.settle();
     let answers = [waits, joins].map(|peer| lab.reply(peer).json()["result"].take());
     assert_eq!((&answers[0], runs.count()), (&answers[1], 6));
     // With pending entries only, further sends are executed without an entry; none is refused.
     for id in ["e", "f", "g"] {
-        ask(&mut lab, "SendMessage", Say { id, ..say("defer") });
+        send_waiting(&mut lab, "SendMessage", OutgoingMessage { id, ..say("defer") });
     }
     for _ in 0..2 {
         send(&mut lab, "h");
@@ -538,7 +544,7 @@ fn lab_with_owners(limits: Limits) -> (Lab, Runs) {
 /// Sends as an owner, or anonymously, and returns the answer.
 fn send_as(lab: &mut Lab, owner: Option<&str>, id: &str, text: &str) -> Value {
     let fields: Vec<(&str, &str)> = owner.into_iter().map(|owner| ("x-api-key", owner)).collect();
-    let body = rpc("SendMessage", &V1.params(Say { id, ..say(text) }));
+    let body = rpc("SendMessage", &V1.params(OutgoingMessage { id, ..say(text) }));
     lab.ask(&post("/", &fields, &body)).json()["result"].take()
 }
 
@@ -578,7 +584,7 @@ fn idempotency_bytes_max() {
     let limits = Limits { idempotency_bytes_max: 400, ..Limits::default() };
     let (mut lab, runs) = lab_of(limits);
     let send = |lab: &mut Lab, id| {
-        let result = lab.result("SendMessage", &V1.params(Say { id, ..say("say") }));
+        let result = lab.result("SendMessage", &V1.params(OutgoingMessage { id, ..say("say") }));
         text_of(&result["message"]).to_owned()
     };
     assert_eq!(["a", "b", "a"].map(|id| send(&mut lab, id)), ["run 1", "run 2", "run 1"]);
@@ -604,7 +610,8 @@ fn concurrent_equal_sends_execute_once() {
                     let (id, text) =
                         (round.to_string(), if round % 2 == 0 { "hello" } else { "say" });
                     let peer = lab.open();
-                    let body = rpc("SendMessage", &V1.params(Say { id: &id, ..say(text) }));
+                    let body =
+                        rpc("SendMessage", &V1.params(OutgoingMessage { id: &id, ..say(text) }));
                     barrier.wait();
                     lab.write(peer, &post("/", &[], &body));
                     while lab.received(peer).is_empty() {

@@ -94,7 +94,7 @@ fn city() -> Lab {
     Lab::new(Setup { agents, mounts, extended_card: true, tenants, ..Setup::default() })
 }
 
-const PLACES: [&str; 10] = [
+const BASE_PATHS: [&str; 10] = [
     "",
     "/acme",
     "/tenants/acme",
@@ -109,7 +109,7 @@ const PLACES: [&str; 10] = [
 
 #[test]
 fn rest_1_0_routes_work_below_every_base_path() {
-    for base in PLACES {
+    for base in BASE_PATHS {
         let mut lab = city();
         let sent = send(&mut lab, base, "hi");
         let id = sent["task"]["id"].as_str().unwrap().to_owned();
@@ -157,8 +157,8 @@ fn rest_0_3_routes_answer_in_the_0_3_format() {
         let sent = ok(&lab.ask(&post(&url("/message:send"), &[], &body)));
         let id = sent["task"]["id"].as_str().unwrap().to_owned();
         assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_COMPLETED");
-        let said = json!({"messageId": "m", "role": "ROLE_USER", "content": [{"text": "hi"}]});
-        assert_eq!(sent["task"]["history"], json!([said]));
+        let message = json!({"messageId": "m", "role": "ROLE_USER", "content": [{"text": "hi"}]});
+        assert_eq!(sent["task"]["history"], json!([message]));
         let parts = &sent["task"]["artifacts"][0]["parts"];
         assert_eq!(parts, &json!([{"text": "hi"}]));
         let ping = lab.ask(&post(&url("/message:send"), &[], &old_message("ping").to_string()));
@@ -213,10 +213,10 @@ fn tenant_is_read_from_the_query_of_a_bodyless_post() {
         for verb in ["cancel", "subscribe"] {
             // The task is finished; it exists without a tenant and in no tenant.
             let path = format!("{base}/tasks/{id}:{verb}");
-            let here = lab.ask(&bare("POST", &path));
+            let without_tenant = lab.ask(&bare("POST", &path));
             let named = |lab: &mut Lab, path: &str| lab.ask(&bare("POST", path));
             let elsewhere = named(&mut lab, &format!("{path}?tenant=t"));
-            assert_ne!(here.status, 404, "{path}");
+            assert_ne!(without_tenant.status, 404, "{path}");
             assert_eq!(elsewhere.status, 404, "{path}");
             if let Some(reason) = reason {
                 refused(&elsewhere, 404, reason);
@@ -430,7 +430,8 @@ fn task_ids_in_paths_are_percent_decoded_once() {
         ("a+b", "a+b"),
         ("a%b", "a%25b"),
     ] {
-        let params = V01.params(crate::support::ask::Say { task: Some(id), ..say("hi") });
+        let params =
+            V01.params(crate::support::ask::OutgoingMessage { task: Some(id), ..say("hi") });
         lab.result(V01.send(), &params);
         for base in ["", "/v1"] {
             let task = ok(&lab.ask(&get(&format!("{base}/tasks/{path}"))));
@@ -838,14 +839,14 @@ fn rest_0_3_stream_events_use_the_0_3_format() {
     let mut events: Vec<Value> = reply.events().into_iter().map(|event| event.data).collect();
     let task = events.remove(0)["task"].take();
     let (id, context) = (task["id"].clone(), task["contextId"].clone());
-    let said = |status: &mut Value| {
+    let remove_generated = |status: &mut Value| {
         let at = status.as_object_mut().unwrap().remove("timestamp").unwrap();
         assert!(at.as_str().unwrap().ends_with('Z'));
         let message = status["message"].as_object_mut().unwrap();
         assert!(message.remove("messageId").is_some());
     };
-    said(&mut events[0]["statusUpdate"]["status"]);
-    said(&mut events[3]["statusUpdate"]["status"]);
+    remove_generated(&mut events[0]["statusUpdate"]["status"]);
+    remove_generated(&mut events[3]["statusUpdate"]["status"]);
     let message = |text: &str| {
         json!({"taskId": id, "contextId": context, "role": "ROLE_AGENT",
         "content": [{"text": text}]})

@@ -65,7 +65,7 @@ const WAYS: [Way; 9] = [
     Way { path: "/agents/artist/agent/authenticatedExtendedCard", method: "" },
 ];
 
-fn ask(lab: &mut Lab, way: Way, token: &str, lines: &str) -> Reply {
+fn get_card(lab: &mut Lab, way: Way, token: &str, lines: &str) -> Reply {
     let Way { path, method } = way;
     let authorization = format!("Bearer {token}");
     match method {
@@ -109,7 +109,7 @@ fn a_skill_is_shown_to_callers_that_have_all_of_its_scopes() {
             ("dave oil,artist", &["open"]),
         ] {
             for way in WAYS {
-                let reply = ask(&mut lab, way, token, "");
+                let reply = get_card(&mut lab, way, token, "");
                 assert_eq!(reply.status, 200, "{way:?}");
                 assert_eq!(skills(&card(&reply)), shown, "{way:?} {token}");
                 assert!(!reply.text().contains("\"scopes\""), "{way:?}");
@@ -117,7 +117,7 @@ fn a_skill_is_shown_to_callers_that_have_all_of_its_scopes() {
             public(&mut lab, token);
         }
     }
-    assert_eq!(ask(&mut lab, WAYS[7], "wrong", "").status, 401);
+    assert_eq!(get_card(&mut lab, WAYS[7], "wrong", "").status, 401);
 }
 
 #[test]
@@ -138,19 +138,19 @@ fn batch_and_websocket_cards_show_scoped_skills() {
 fn scoped_card_is_not_cached_across_callers() {
     let mut lab = lab();
     for way in [WAYS[7], WAYS[8]] {
-        let alice = ask(&mut lab, way, "alice art", "");
+        let alice = get_card(&mut lab, way, "alice art", "");
         assert_eq!(alice.field("cache-control"), Some("private, no-cache"));
         assert!(alice.field("last-modified").is_none());
-        let known = format!("If-None-Match: {}\r\n", alice.field("etag").unwrap());
-        assert_eq!(ask(&mut lab, way, "alice art", &known).status, 304);
+        let matching = format!("If-None-Match: {}\r\n", alice.field("etag").unwrap());
+        assert_eq!(get_card(&mut lab, way, "alice art", &matching).status, 304);
         let since = "If-Modified-Since: Fri, 31 Dec 2100 23:59:59 GMT\r\n";
-        for lines in [&*known, since] {
-            let bob = ask(&mut lab, way, "bob", lines);
+        for lines in [&*matching, since] {
+            let bob = get_card(&mut lab, way, "bob", lines);
             assert_eq!((bob.status, skills(&bob.json())), (200, vec!["open"]));
             assert_ne!(bob.field("etag"), alice.field("etag"));
         }
     }
-    let rest = ask(&mut lab, WAYS[5], "alice art", "");
+    let rest = get_card(&mut lab, WAYS[5], "alice art", "");
     assert_eq!(rest.field("cache-control"), Some("no-store"));
 }
 
@@ -158,18 +158,18 @@ fn scoped_card_is_not_cached_across_callers() {
 fn skill_scopes_use_the_security_format_of_each_generation() {
     let mut lab = lab();
     let token = "alice art,oil";
-    let new = card(&ask(&mut lab, WAYS[0], token, ""));
-    let asked = |scopes: &[&str]| {
+    let new = card(&get_card(&mut lab, WAYS[0], token, ""));
+    let requirements = |scopes: &[&str]| {
         json!([
             {"schemes": {"token": {"list": scopes}}},
             {"schemes": {"key": {"list": scopes}}},
         ])
     };
     assert!(new["skills"][0]["securityRequirements"].is_null());
-    assert_eq!(new["skills"][1]["securityRequirements"], asked(&["art"]));
-    assert_eq!(new["skills"][2]["securityRequirements"], asked(&["art", "oil"]));
+    assert_eq!(new["skills"][1]["securityRequirements"], requirements(&["art"]));
+    assert_eq!(new["skills"][2]["securityRequirements"], requirements(&["art", "oil"]));
     for way in [WAYS[1], WAYS[6], WAYS[7]] {
-        let old = card(&ask(&mut lab, way, token, ""));
+        let old = card(&get_card(&mut lab, way, token, ""));
         assert!(old["skills"][0]["security"].is_null());
         assert_eq!(old["skills"][1]["security"], json!([{"token": ["art"]}, {"key": ["art"]}]));
         assert!(old["skills"][1]["securityRequirements"].is_null());
@@ -181,7 +181,7 @@ fn server_without_authentication_hides_scoped_skills() {
     // Without authentication all callers get the extended card.
     let mut lab = Lab::new(Setup { extended_card: true, ..setup() });
     for way in WAYS {
-        let reply = ask(&mut lab, way, "alice art,oil", "");
+        let reply = get_card(&mut lab, way, "alice art,oil", "");
         assert_eq!(skills(&card(&reply)), ["open"], "{way:?}");
     }
     public(&mut lab, "alice art,oil");
@@ -197,7 +197,7 @@ fn extended_card_path_requires_the_scopes_of_its_call() {
         [("alice a2a:read,special", 200), ("alice a2a:send,special", 403), ("alice a2a:read", 403)]
     {
         for way in [WAYS[3], WAYS[5], WAYS[7]] {
-            assert_eq!(ask(&mut lab, way, token, "").status, status, "{way:?} {token}");
+            assert_eq!(get_card(&mut lab, way, token, "").status, status, "{way:?} {token}");
         }
     }
 }

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab,
-    ask::{Gen, Say, V01, V1, V03, get, get_with, post, rpc, rpc_id, say, text_of},
+    ask::{Gen, OutgoingMessage, V01, V1, V03, get, get_with, post, rpc, rpc_id, say, text_of},
     echo,
     reply::Reply,
     script,
 };
 
-const ASKS: &str = "[[rule]]\n[[rule.step]]\nstatus = \"input-required\"\n";
+const INPUT_REQUIRED: &str = "[[rule]]\n[[rule.step]]\nstatus = \"input-required\"\n";
 
 /// Calls with this `A2A-Version`.
 fn versioned(lab: &mut Lab, version: &str, method: &str, params: &Value) -> Reply {
@@ -54,15 +54,15 @@ fn message_to_finished_task_or_other_context_is_rejected() {
     let mut lab = Lab::echo();
     let result = lab.result(V1.send(), &V1.params(say("hi")));
     let id = V1.task(&result)["id"].as_str().unwrap().to_owned();
-    let again = Say { task: Some(&id), ..say("more") };
+    let again = OutgoingMessage { task: Some(&id), ..say("more") };
     assert_eq!(lab.code(V1.send(), &V1.params(again)), -32004);
     assert_eq!(lab.code(V03.send(), &V03.params(again)), -32004);
     // 0.1 has a code of its own.
     assert_eq!(lab.code(V01.send(), &V01.params(again)), -32009);
-    let mut lab = Lab::scripted(ASKS);
+    let mut lab = Lab::scripted(INPUT_REQUIRED);
     let result = lab.result(V1.send(), &V1.params(say("hi")));
     let id = V1.task(&result)["id"].as_str().unwrap().to_owned();
-    let strange = Say { task: Some(&id), context: Some("another"), ..say("more") };
+    let strange = OutgoingMessage { task: Some(&id), context: Some("another"), ..say("more") };
     for generation in Gen::ALL {
         for method in [generation.send(), generation.stream()] {
             assert_eq!(lab.code(method, &generation.params(strange)), -32602, "{method}");
@@ -118,14 +118,14 @@ fn stream_starts_with_the_task_or_is_one_message() {
 
 #[test]
 fn history_has_every_message_up_to_history_length() {
-    let mut lab = Lab::scripted(ASKS);
-    let none = Say { history: Some(0), ..say("one") };
+    let mut lab = Lab::scripted(INPUT_REQUIRED);
+    let none = OutgoingMessage { history: Some(0), ..say("one") };
     let result = lab.result(V1.send(), &V1.params(none));
     let task = V1.task(&result);
     assert!(task.get("history").is_none(), "{task}");
     let id = task["id"].as_str().unwrap().to_owned();
     for text in ["two", "three"] {
-        lab.result(V1.send(), &V1.params(Say { task: Some(&id), ..say(text) }));
+        lab.result(V1.send(), &V1.params(OutgoingMessage { task: Some(&id), ..say(text) }));
     }
     let texts = |lab: &mut Lab, params: Value| {
         let task = lab.result("GetTask", &params);
@@ -344,7 +344,7 @@ fn request_id_is_echoed_verbatim_even_for_bad_params() {
 /// The rules hold for a named agent as for the default one.
 #[test]
 fn default_agent_cannot_access_tasks_of_named_agent() {
-    let setup = Setup { agents: vec![echo(), script("asks", ASKS)], ..Setup::default() };
+    let setup = Setup { agents: vec![echo(), script("asks", INPUT_REQUIRED)], ..Setup::default() };
     let mut lab = Lab::new(setup);
     let reply = lab.ask(&post("/agents/asks", &[], &rpc(V1.send(), &V1.params(say("hi")))));
     let id = json!({"id": V1.task(&reply.result())["id"]});

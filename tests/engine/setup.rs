@@ -75,8 +75,8 @@ fn invalid_public_url_is_rejected() {
         let wrong = Err(BuildError::PublicUrl(url.to_owned()));
         assert_eq!(setup.check(), if is_good { Ok(()) } else { wrong });
     }
-    let said = BuildError::PublicUrl("https://user:word@a.example/".to_owned()).to_string();
-    assert!(said.ends_with("without user information, query and fragment"), "{said}");
+    let text = BuildError::PublicUrl("https://user:word@a.example/".to_owned()).to_string();
+    assert!(text.ends_with("without user information, query and fragment"), "{text}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{Say, V1, post, rpc, say},
+    ask::{OutgoingMessage, V1, post, rpc, say},
     callers::ByName,
 };
 
@@ -60,7 +60,7 @@ fn setup(keep: &Keep, quotas: Quotas) -> Setup {
 
 /// Sends a message with a fresh id.
 fn send(lab: &mut Lab, peer: Peer, text: &str) {
-    let params = V1.params(Say { id: &format!("{text}{peer:?}"), ..say(text) });
+    let params = V1.params(OutgoingMessage { id: &format!("{text}{peer:?}"), ..say(text) });
     let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
     lab.write(peer, &post("/", &fields, &rpc("SendMessage", &params)));
 }
@@ -143,7 +143,7 @@ fn default_share_of_authenticated_caller_is_one_eighth() {
     let mut lab = Lab::new(Setup { authenticator: authenticator(), quotas, ..setup() });
     for n in 0..4 {
         let peer = lab.open();
-        let params = V1.params(Say { id: &n.to_string(), ..say("wait") });
+        let params = V1.params(OutgoingMessage { id: &n.to_string(), ..say("wait") });
         let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
         lab.write(peer, &post("/", &fields, &rpc("SendStreamingMessage", &params)));
         assert_eq!(lab.received(peer).is_empty(), n < 3, "{n}");
@@ -161,17 +161,18 @@ fn default_share_of_authenticated_caller_is_one_eighth() {
 fn long_poll(path: &str, token: &str, task: &Value) -> Vec<u8> {
     let bearer = format!("Bearer {token}");
     let fields = [("Authorization", &*bearer), ("A2A-Version", "1.0")];
-    let known = if token.is_empty() { &fields[1..] } else { &fields };
-    post(path, known, &rpc("GetTask", &json!({ "id": task, "wait": 60 })))
+    let sent_fields = if token.is_empty() { &fields[1..] } else { &fields };
+    post(path, sent_fields, &rpc("GetTask", &json!({ "id": task, "wait": 60 })))
 }
 
 /// Starts a task that stays in the state working, and returns its id.
 fn begin(lab: &mut Lab, peer: Peer, path: &str, token: &str) -> Value {
-    let params = V1.params(Say { at_once: true, id: &format!("{peer:?}"), ..say("work") });
+    let params =
+        V1.params(OutgoingMessage { at_once: true, id: &format!("{peer:?}"), ..say("work") });
     let bearer = format!("Bearer {token}");
     let fields = [("A2A-Version", "1.0"), ("Authorization", &*bearer)];
-    let known = if token.is_empty() { &fields[..1] } else { &fields };
-    lab.write(peer, &post(path, known, &rpc("SendMessage", &params)));
+    let sent_fields = if token.is_empty() { &fields[..1] } else { &fields };
+    lab.write(peer, &post(path, sent_fields, &rpc("SendMessage", &params)));
     lab.reply(peer).result()["task"]["id"].clone()
 }
 
@@ -234,7 +235,7 @@ fn caller_gets_an_eighth_of_the_waiting_calls() {
     let answers = lab.say(socket, &member);
     assert_eq!(answers[0]["error"]["data"][0]["reason"], "RATE_LIMIT_EXCEEDED");
     let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
-    let turn = rpc("SendMessage", &V1.params(Say { id: "turn", ..say("wait") }));
+    let turn = rpc("SendMessage", &V1.params(OutgoingMessage { id: "turn", ..say("wait") }));
     for body in [format!("[{member},{member}]"), turn] {
         let peer = lab.open();
         assert!(!waits(&mut lab, peer, &post("/", &fields, &body)), "{body}");
@@ -275,37 +276,38 @@ fn anonymous_waits_count_by_address_and_quotas_override_them() {
 
 #[test]
 fn anonymous_callers_get_half_of_streams_and_waiting_calls() {
-    for (method, taken) in [
+    for (method, reason) in [
         ("SendMessage", "anonymous callers together have too many waiting calls (8)"),
         ("SendStreamingMessage", "anonymous callers together have too many open streams (8)"),
     ] {
         let mut lab = sixteen_wait(Quotas::default());
-        let turn = |n: i32| rpc(method, &V1.params(Say { id: &n.to_string(), ..say("wait") }));
-        let of_stranger = |n: i32| post("/agents/open", &[("A2A-Version", "1.0")], &turn(n));
-        let strangers: Vec<Peer> = (0..10)
+        let turn =
+            |n: i32| rpc(method, &V1.params(OutgoingMessage { id: &n.to_string(), ..say("wait") }));
+        let anonymous_send = |n: i32| post("/agents/open", &[("A2A-Version", "1.0")], &turn(n));
+        let peers: Vec<Peer> = (0..10)
             .map(|n| {
                 let peer = from(&mut lab, &format!("2001:db8:{}::1", n / 2));
-                lab.write(peer, &of_stranger(n));
+                lab.write(peer, &anonymous_send(n));
                 peer
             })
             .collect();
         // Two of each address wait, and the fifth address gets no slot.
-        for (n, peer) in strangers.iter().enumerate() {
+        for (n, peer) in peers.iter().enumerate() {
             assert_eq!(lab.received(*peer).is_empty(), n < 8, "{method} {n}");
         }
-        let refused = lab.reply(strangers[8]);
+        let refused = lab.reply(peers[8]);
         assert_eq!(refused.status, 429);
-        assert!(refused.text().contains(taken), "{}", refused.text());
+        assert!(refused.text().contains(reason), "{}", refused.text());
         // Authenticated callers have the other half.
         for (n, token) in (10..).zip(["alice", "alice", "bob", "carol", "dora", "dora"]) {
             let peer = lab.open();
-            lab.write(peer, &known(token, &turn(n)));
+            lab.write(peer, &request_with(token, &turn(n)));
             assert!(lab.received(peer).is_empty(), "{method} {token}");
         }
         // The slot that an anonymous caller frees goes to another one.
-        lab.end(strangers[0]);
+        lab.end(peers[0]);
         let peer = from(&mut lab, "2001:db8:9::1");
-        lab.write(peer, &of_stranger(16));
+        lab.write(peer, &anonymous_send(16));
         assert!(lab.received(peer).is_empty(), "{method}");
     }
 }
@@ -356,11 +358,12 @@ fn anonymous_running_tasks_count_by_client_network() {
 
 /// Sends a message with a fresh id and so many bytes; its text selects how the turn ends.
 fn send_large(lab: &mut Lab, peer: Peer, token: &str, begins: &str, bytes: usize) {
-    let mut params = V1.params(Say { at_once: begins == "work", id: "", ..say(begins) });
+    let mut params =
+        V1.params(OutgoingMessage { at_once: begins == "work", id: "", ..say(begins) });
     static SENT: AtomicUsize = AtomicUsize::new(0);
     params["message"]["messageId"] = json!(SENT.fetch_add(1, Relaxed).to_string());
     params["message"]["metadata"] = json!({ "large": "x".repeat(bytes) });
-    lab.write(peer, &known(token, &rpc("SendMessage", &params)));
+    lab.write(peer, &request_with(token, &rpc("SendMessage", &params)));
 }
 
 /// Ends all working and waiting tasks.
@@ -369,16 +372,16 @@ fn end_all(lab: &mut Lab, keep: &Keep, token: &str, peer: Peer) {
     lab.settle();
     lab.take(peer);
     let list = json!({ "status": "TASK_STATE_WORKING" });
-    lab.write(peer, &known(token, &rpc("ListTasks", &list)));
+    lab.write(peer, &request_with(token, &rpc("ListTasks", &list)));
     for task in lab.reply(peer).result()["tasks"].as_array().unwrap() {
         let cancel = rpc("CancelTask", &json!({ "id": task["id"] }));
-        lab.write(peer, &known(token, &cancel));
+        lab.write(peer, &request_with(token, &cancel));
         assert_eq!(lab.reply(peer).status, 200);
     }
 }
 
 /// A request with this token, or an anonymous one.
-fn known(token: &str, body: &str) -> Vec<u8> {
+fn request_with(token: &str, body: &str) -> Vec<u8> {
     let bearer = format!("Bearer {token}");
     let fields = [("A2A-Version", "1.0"), ("Authorization", &*bearer)];
     post("/", if token.is_empty() { &fields[..1] } else { &fields }, body)
@@ -470,8 +473,8 @@ fn task_beyond_its_callers_byte_share_fails_with_a_reason() {
     peers.iter().for_each(|peer| send_large(&mut lab, *peer, "alice", "wait", 20 * 1024));
     let mut job = keep.take().into_job().unwrap();
     let chunk = ArtifactBuf::new("a", &PartsBuf::new().text(&"y".repeat(1024)));
-    let said = (0..100).take_while(|n| job.chunk(&chunk, *n > 0, false).is_ok()).count();
-    assert!((1..44).contains(&said), "{said}");
+    let accepted = (0..100).take_while(|n| job.chunk(&chunk, *n > 0, false).is_ok()).count();
+    assert!((1..44).contains(&accepted), "{accepted}");
     lab.settle();
     let task = lab.reply(peers[1]).result()["task"].clone();
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
@@ -500,7 +503,8 @@ fn agent_byte_quota_rejects_new_tasks_above_it() {
     let mut lab = Lab::new(setup);
     let mut begins = |path: &str| {
         let peer = lab.open();
-        let mut params = V1.params(Say { at_once: true, id: &format!("{peer:?}"), ..say("work") });
+        let mut params =
+            V1.params(OutgoingMessage { at_once: true, id: &format!("{peer:?}"), ..say("work") });
         params["message"]["metadata"] = json!({ "large": "x".repeat(10 * 1024) });
         let fields = [("A2A-Version", "1.0"), ("Authorization", "Bearer alice")];
         lab.write(peer, &post(path, &fields, &rpc("SendMessage", &params)));

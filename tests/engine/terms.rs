@@ -12,14 +12,14 @@ use serde_json::json;
 
 use crate::support::{
     BEGIN, Lab,
-    ask::{Gen, Say, V1, post, rpc, say},
+    ask::{Gen, OutgoingMessage, V1, post, rpc, say},
 };
 
 /// The deadline and the hops of a call, as the agent gets them.
-type Told = (Option<u64>, u32);
+type CallTerms = (Option<u64>, u32);
 
 /// A turn, with its deadline and hops.
-type Turned = (Told, Option<Deferred>);
+type Turned = (CallTerms, Option<Deferred>);
 
 /// Keeps each turn.
 #[derive(Clone, Default)]
@@ -27,11 +27,14 @@ struct Keep(Arc<Mutex<Vec<Turned>>>);
 
 impl Agent for Keep {
     fn start(&self, turn: Turn<'_>) {
-        let told = (turn.request.deadline_unix_ms, turn.request.hops);
+        let terms = (turn.request.deadline_unix_ms, turn.request.hops);
         let deferred = turn.defer().ok();
-        let kept = deferred.as_ref().map(Deferred::request);
-        assert_eq!(kept.map(|kept| (kept.deadline_unix_ms(), kept.hops())), Some(told));
-        self.0.lock().unwrap().push((told, deferred));
+        let request = deferred.as_ref().map(Deferred::request);
+        assert_eq!(
+            request.map(|request| (request.deadline_unix_ms(), request.hops())),
+            Some(terms)
+        );
+        self.0.lock().unwrap().push((terms, deferred));
     }
 }
 
@@ -133,7 +136,7 @@ fn request_timeout_ends_stream_and_remaining_batch_calls() {
         (Some("error"), &json!(-32000))
     );
     assert_eq!(lab.next(peer), Next::Open);
-    let quick = rpc("SendMessage", &V1.params(Say { id: "q", ..say("hello") }));
+    let quick = rpc("SendMessage", &V1.params(OutgoingMessage { id: "q", ..say("hello") }));
     let batch = format!("[{},{quick}]", rpc("SendMessage", &held));
     lab.write(peer, &post("/", &late, &batch));
     lab.pass(3_000);
@@ -155,7 +158,7 @@ fn call_with_zero_request_timeout_is_not_executed() {
 #[test]
 fn agent_receives_deadline_and_hop_count_of_a_call() {
     let (mut lab, keep) = lab(Limits::default());
-    for (fields, told) in [
+    for (fields, expected) in [
         (vec![], (None, 0)),
         (vec![("Request-Timeout", "7")], (Some(BEGIN.unix_ms + 7_000), 0)),
         (vec![("Request-Timeout", "soon"), ("A2A-Hops", "many")], (None, 0)),
@@ -168,7 +171,7 @@ fn agent_receives_deadline_and_hop_count_of_a_call() {
     ] {
         let peer = lab.open();
         lab.write(peer, &send(V1, "SendMessage", &fields));
-        assert_eq!(keep.0.lock().unwrap().pop().unwrap().0, told, "{fields:?}");
+        assert_eq!(keep.0.lock().unwrap().pop().unwrap().0, expected, "{fields:?}");
     }
     // The field of an upgrade request does not apply to single messages.
     let socket = lab.socket("/", "Request-Timeout: 1\r\nA2A-Hops: 99\r\n");

@@ -84,7 +84,7 @@ impl Spans {
 
 /// Acts on the message, and records the trace it gets.
 #[derive(Clone, Default)]
-struct Told {
+struct TraceAgent {
     shown: Arc<Mutex<Vec<[Option<String>; 2]>>>,
     jobs: Arc<Mutex<Vec<Job>>>,
     deferred: Arc<Mutex<Vec<Deferred>>>,
@@ -94,7 +94,7 @@ fn words() -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text("here it is"))
 }
 
-impl Agent for Told {
+impl Agent for TraceAgent {
     fn start(&self, mut turn: Turn<'_>) {
         let headers = turn.request.headers;
         let value = |name| headers.value(name).map(|value| value.into_owned());
@@ -122,12 +122,12 @@ fn profile(name: &str) -> Profile {
     profile
 }
 
-fn lab() -> (Lab, Arc<Spans>, Told) {
-    let (spans, told) = (Arc::<Spans>::default(), Told::default());
-    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile("told"), Arc::new(told.clone()))];
+fn lab() -> (Lab, Arc<Spans>, TraceAgent) {
+    let (spans, agent) = (Arc::<Spans>::default(), TraceAgent::default());
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile("told"), Arc::new(agent.clone()))];
     let observer = Some(Arc::clone(&spans) as Arc<dyn CallObserver>);
     let tracer = Some(Arc::clone(&spans) as Arc<dyn Tracer>);
-    (Lab::new(Setup { agents, observer, tracer, ..Setup::default() }), spans, told)
+    (Lab::new(Setup { agents, observer, tracer, ..Setup::default() }), spans, agent)
 }
 
 fn parent(flags: &str) -> String {
@@ -143,7 +143,7 @@ fn send(text: &str) -> Vec<u8> {
 
 #[test]
 fn agent_receives_traceparent_of_its_own_turn_span() {
-    let (mut lab, spans, told) = lab();
+    let (mut lab, spans, agent) = lab();
     lab.ask(&send("go"));
     let (call, turn) = spans.pair();
     assert_eq!(call.trace_hex(), *TRACE.as_bytes());
@@ -151,24 +151,24 @@ fn agent_receives_traceparent_of_its_own_turn_span() {
     assert_eq!(&*turn.agent, "told");
     assert_eq!(turn.end, TurnEnd::Task(Some(TaskState::Completed)));
     let own = format!("00-{TRACE}-{:016x}-01", turn.span_id);
-    let [shown] = &told.shown.lock().unwrap()[..] else { panic!("one turn") };
+    let [shown] = &agent.shown.lock().unwrap()[..] else { panic!("one turn") };
     assert_eq!(*shown, [Some(own), Some("shop=7,a=1".to_owned())]);
 }
 
 #[test]
 fn unsampled_trace_is_forwarded_unchanged_without_spans() {
-    let (mut lab, spans, told) = lab();
-    let unkept = parent("00");
-    let fields = [("A2A-Version", "1.0"), ("traceparent", &*unkept), ("tracestate", "a=1")];
+    let (mut lab, spans, agent) = lab();
+    let unsampled = parent("00");
+    let fields = [("A2A-Version", "1.0"), ("traceparent", &*unsampled), ("tracestate", "a=1")];
     lab.ask(&post("/", &fields, &rpc(V1.send(), &V1.params(say("go")))));
     assert_eq!((spans.calls().len(), spans.turns().len()), (0, 0));
-    let shown = told.shown.lock().unwrap().pop().unwrap();
-    assert_eq!(shown, [Some(unkept), Some("a=1".to_owned())]);
+    let shown = agent.shown.lock().unwrap().pop().unwrap();
+    assert_eq!(shown, [Some(unsampled), Some("a=1".to_owned())]);
 }
 
 #[test]
 fn calls_without_traceparent_are_sampled() {
-    let (mut lab, spans, told) = lab();
+    let (mut lab, spans, agent) = lab();
     for _ in 0..40 {
         lab.call(V1.send(), &V1.params(say("go")));
     }
@@ -176,7 +176,7 @@ fn calls_without_traceparent_are_sampled() {
     assert!((1..40).contains(&calls.len()), "{}", calls.len());
     assert!(calls.iter().all(|call| call.parent_id.is_none() && (call.trace_id >> 3) % 2 == 0));
     assert_eq!(turns.iter().map(|turn| turn.call).collect::<Vec<_>>(), calls);
-    let shown = told.shown.lock().unwrap();
+    let shown = agent.shown.lock().unwrap();
     assert_eq!(shown.iter().filter(|shown| shown[0].is_some()).count(), calls.len());
     assert!(shown.iter().all(|shown| shown[1].is_none()));
 }
@@ -229,13 +229,13 @@ fn spans_of_resumed_turns_are_dropped_beyond_the_limit() {
 
 #[test]
 fn job_turn_span_ends_with_its_task_or_when_job_is_dropped() {
-    let (mut lab, spans, told) = lab();
+    let (mut lab, spans, agent) = lab();
     for ends in [true, false] {
         let peer = lab.open();
         lab.write(peer, &send("job"));
         lab.settle();
         assert_eq!(spans.turns().len(), 0);
-        let mut job = told.jobs.lock().unwrap().pop().unwrap();
+        let mut job = agent.jobs.lock().unwrap().pop().unwrap();
         job.status(TaskState::Working, None).unwrap();
         assert_eq!(spans.turns().len(), 0);
         let state = if ends {
@@ -254,7 +254,7 @@ fn job_turn_span_ends_with_its_task_or_when_job_is_dropped() {
 
 #[test]
 fn deferred_turn_span_ends_with_its_answer_or_its_job() {
-    let (mut lab, spans, told) = lab();
+    let (mut lab, spans, agent) = lab();
     for (what, end) in [
         ("reply", TurnEnd::Replied),
         ("refuse", TurnEnd::Refused("UNSUPPORTED_OPERATION")),
@@ -265,7 +265,7 @@ fn deferred_turn_span_ends_with_its_answer_or_its_job() {
         lab.write(peer, &send("defer"));
         lab.settle();
         assert_eq!((spans.calls().len(), spans.turns().len()), (0, 0));
-        let deferred = told.deferred.lock().unwrap().pop().unwrap();
+        let deferred = agent.deferred.lock().unwrap().pop().unwrap();
         match what {
             "reply" => deferred.reply(words()),
             "refuse" => deferred.refuse(FaultKind::UnsupportedOperation),
@@ -316,8 +316,8 @@ fn rest_and_websocket_calls_read_traceparent() {
 fn agents_added_or_replaced_at_runtime_are_traced() {
     let (mut lab, spans, _) = lab();
     let agents = lab.engine.agents().unwrap().clone();
-    agents.add(profile("other"), Arc::new(Told::default())).unwrap();
-    agents.replace(profile("told"), Arc::new(Told::default())).unwrap();
+    agents.add(profile("other"), Arc::new(TraceAgent::default())).unwrap();
+    agents.replace(profile("told"), Arc::new(TraceAgent::default())).unwrap();
     for (path, name) in [("/", "told"), ("/agents/other", "other")] {
         let fields = [("A2A-Version", "1.0"), ("traceparent", &*parent("01"))];
         lab.ask(&post(path, &fields, &rpc(V1.send(), &V1.params(say("go")))));

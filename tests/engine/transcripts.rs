@@ -69,16 +69,16 @@ fn run(dialect: &Dialect, path: &Path) {
     let mut checks = 0;
     for (number, line) in commands(&text) {
         let (command, rest) = line.split_once(' ').unwrap_or((&line, ""));
-        let place = format!("{}:{number}: {line}\n", path.display());
+        let location = format!("{}:{number}: {line}\n", path.display());
         match command {
-            "gives" => assert_eq!(scene.output, rest, "{place}"),
+            "gives" => assert_eq!(scene.output, rest, "{location}"),
             "is" => {
                 let value = |text: &str| -> serde_json::Value {
-                    serde_json::from_str(text).unwrap_or_else(|e| panic!("{place}{e} in {text}"))
+                    serde_json::from_str(text).unwrap_or_else(|e| panic!("{location}{e} in {text}"))
                 };
-                assert_eq!(value(&scene.output), value(rest), "{place}{}", scene.output);
+                assert_eq!(value(&scene.output), value(rest), "{location}{}", scene.output);
             }
-            _ => scene.command(dialect, command, rest, &place),
+            _ => scene.command(dialect, command, rest, &location),
         }
         checks += usize::from(command == "gives" || command == "is");
     }
@@ -110,16 +110,16 @@ struct Scene {
 }
 
 impl Scene {
-    fn command(&mut self, dialect: &Dialect, command: &str, rest: &str, place: &str) {
+    fn command(&mut self, dialect: &Dialect, command: &str, rest: &str, location: &str) {
         let (first, tail) = rest.split_once(' ').unwrap_or((rest, ""));
         match command {
             "task" => {
-                let (context, generation) = tail.split_once(' ').expect(place);
+                let (context, generation) = tail.split_once(' ').expect(location);
                 let generation = match generation {
                     "0.1" => Generation::V01,
                     "0.3" => Generation::V03,
                     "1.0" => Generation::V1,
-                    _ => panic!("{place}"),
+                    _ => panic!("{location}"),
                 };
                 let ids = [first, context].map(|id| RawText::parse(id).unwrap());
                 let task = TaskBuf::new(ids[0], ids[1], generation).unwrap();
@@ -142,14 +142,15 @@ impl Scene {
                 self.output = method.map_or("none".to_owned(), |m| format!("{:?}", m.op));
             }
             _ => {
-                let method =
-                    dialect.method(first.as_bytes()).unwrap_or_else(|| panic!("{place}no method"));
-                self.output = self.produce(command, method, tail, place);
+                let method = dialect
+                    .method(first.as_bytes())
+                    .unwrap_or_else(|| panic!("{location}no method"));
+                self.output = self.produce(command, method, tail, location);
             }
         }
     }
 
-    fn produce(&self, command: &str, method: &Method, tail: &str, place: &str) -> String {
+    fn produce(&self, command: &str, method: &Method, tail: &str, location: &str) -> String {
         let option =
             |name: &str| tail.split(' ').find_map(|o| o.strip_prefix(name)?.strip_prefix('='));
         let has = |name: &str| tail.split(' ').any(|word| word == name);
@@ -158,15 +159,15 @@ impl Scene {
         let cx = WriteCx { op: method.op, task_id, history, unix_ms: NEW_YEAR_MS };
         let mut out = Vec::new();
         let direct = || {
-            let (context, message) = self.direct.as_ref().expect(place);
+            let (context, message) = self.direct.as_ref().expect(location);
             (Message::from_packed(message).unwrap(), RawText::parse(context).unwrap())
         };
-        let task = || self.task.as_ref().expect(place).task();
+        let task = || self.task.as_ref().expect(location).task();
         match command {
             "call" => return read(method, tail),
             "error" => {
-                let (kind, said) = tail.split_once(' ').unwrap_or((tail, ""));
-                (method.wire.encode.fault)(&mut out, &fault(kind, said), &cx);
+                let (kind, rest) = tail.split_once(' ').unwrap_or((tail, ""));
+                (method.wire.encode.fault)(&mut out, &fault(kind, rest), &cx);
             }
             "reply" => {
                 let reply = Reply::Task { view: task().view(), history };
@@ -210,7 +211,7 @@ impl Scene {
                 let task = task();
                 let item = StreamResponse::Event {
                     seq: task.seq(),
-                    event: self.newest.iter(None).last().expect(place),
+                    event: self.newest.iter(None).last().expect(location),
                     artifact_index: task.view().artifacts().last().map_or(0, |a| a.index()),
                     task_id: task.view().id(),
                     context_id: task.view().context_id(),
@@ -218,7 +219,7 @@ impl Scene {
                 };
                 (method.encode_for(task.generation()).event)(&mut out, &item, &cx);
             }
-            _ => panic!("{place}no such command"),
+            _ => panic!("{location}no such command"),
         }
         String::from_utf8(out).unwrap()
     }
@@ -260,12 +261,12 @@ fn object(value: Value<'_>) -> JsonObject<'_> {
 }
 
 /// Parses the rest of an `error` command: `FIELD DETAIL`, `-` for no field, or nothing.
-fn fault(kind: &str, said: &str) -> Fault {
+fn fault(kind: &str, rest: &str) -> Fault {
     let kind = FaultKind::ALL.into_iter().find(|k| format!("{k:?}") == kind).unwrap();
-    if said.is_empty() {
+    if rest.is_empty() {
         return Fault::new(kind);
     }
-    let (field, detail) = said.split_once(' ').unwrap();
+    let (field, detail) = rest.split_once(' ').unwrap();
     match field {
         "-" => Fault::because(kind, detail.to_owned()),
         field => Fault { kind, ..Fault::param(field.to_owned().leak(), detail.to_owned()) },

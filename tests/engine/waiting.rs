@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab,
-    ask::{Say, V1, post, rpc, say},
+    ask::{OutgoingMessage, V1, post, rpc, say},
     callers::ByName,
     reply::Reply,
 };
 
 /// Acts on the message.
 #[derive(Clone, Default)]
-struct Asks(Arc<Mutex<Vec<Job>>>);
+struct InputAgent(Arc<Mutex<Vec<Job>>>);
 
-impl Agent for Asks {
+impl Agent for InputAgent {
     fn start(&self, mut turn: Turn<'_>) {
         match turn.message.parts().next().and_then(|part| part.as_text()).map(|text| text.raw()) {
             Some(b"ask") => turn.status(TaskState::InputRequired),
@@ -48,14 +48,14 @@ impl Client {
     fn call(&mut self, method: &str, params: &Value) -> Reply {
         let bearer = format!("Bearer {}", self.token);
         let fields = [("A2A-Version", "1.0"), ("Authorization", &*bearer)];
-        let known = if self.token.is_empty() { &fields[..1] } else { &fields };
-        self.lab.ask(&post("/", known, &rpc(method, params)))
+        let sent_fields = if self.token.is_empty() { &fields[..1] } else { &fields };
+        self.lab.ask(&post("/", sent_fields, &rpc(method, params)))
     }
 
     fn send(&mut self, text: &str, task: Option<&str>) -> Reply {
         self.sent += 1;
         let id = format!("m{}", self.sent);
-        let message = Say { text, task, id: &id, at_once: true, ..say(text) };
+        let message = OutgoingMessage { text, task, id: &id, at_once: true, ..say(text) };
         self.call(V1.send(), &V1.params(message))
     }
 
@@ -80,25 +80,25 @@ impl Client {
 }
 
 /// An authenticated caller and an anonymous one, each with three running tasks.
-fn clients() -> [(Client, Asks); 2] {
+fn clients() -> [(Client, InputAgent); 2] {
     clients_with(Quota { running_tasks: Some(3), ..Quota::default() })
 }
 
-fn clients_with(quota: Quota) -> [(Client, Asks); 2] {
+fn clients_with(quota: Quota) -> [(Client, InputAgent); 2] {
     ["alice", ""].map(|token| {
-        let asks = Asks::default();
+        let agent = InputAgent::default();
         let profile = Profile { anonymous: true, ..Profile::new("asks", "Asks for input.") };
-        let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(asks.clone()))];
+        let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(agent.clone()))];
         let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
         let quotas = Quotas { known: quota, anonymous: quota, ..Quotas::default() };
         let lab = Lab::new(Setup { agents, authenticator, quotas, ..Setup::default() });
-        (Client { lab, token, sent: 0 }, asks)
+        (Client { lab, token, sent: 0 }, agent)
     })
 }
 
 #[test]
 fn tasks_waiting_for_input_or_auth_do_not_count_as_running() {
-    for (mut client, _asks) in clients() {
+    for (mut client, _agent) in clients() {
         for text in ["ask", "auth"] {
             (0..1_000).for_each(|_| drop(client.begin(text)));
         }
@@ -112,25 +112,25 @@ fn tasks_waiting_for_input_or_auth_do_not_count_as_running() {
 
 #[test]
 fn answer_to_input_required_takes_a_slot_or_is_refused() {
-    for (mut client, _asks) in clients() {
-        let asked = client.begin("ask");
+    for (mut client, _agent) in clients() {
+        let paused = client.begin("ask");
         let working: Vec<String> = (0..3).map(|_| client.begin("work")).collect();
-        client.assert_refused("done", Some(&asked));
-        assert_eq!(client.status(&asked)["state"], "TASK_STATE_INPUT_REQUIRED");
-        let history = client.call(V1.get(), &json!({ "id": asked })).result()["history"].clone();
+        client.assert_refused("done", Some(&paused));
+        assert_eq!(client.status(&paused)["state"], "TASK_STATE_INPUT_REQUIRED");
+        let history = client.call(V1.get(), &json!({ "id": paused })).result()["history"].clone();
         assert_eq!(history.as_array().unwrap().len(), 1, "the message was not taken");
         client.call("CancelTask", &json!({ "id": working[0] }));
-        assert_eq!(client.send("work", Some(&asked)).status, 200);
-        assert_eq!(client.status(&asked)["state"], "TASK_STATE_WORKING");
+        assert_eq!(client.send("work", Some(&paused)).status, 200);
+        assert_eq!(client.status(&paused)["state"], "TASK_STATE_WORKING");
         client.assert_refused("done", None);
         // It requests input once more, which frees the slot.
-        assert_eq!(client.send("ask", Some(&asked)).status, 200);
+        assert_eq!(client.send("ask", Some(&paused)).status, 200);
         let last = client.begin("work");
-        client.assert_refused("done", Some(&asked));
+        client.assert_refused("done", Some(&paused));
         for id in [&working[1], &working[2], &last] {
             client.call("CancelTask", &json!({ "id": id }));
         }
-        assert_eq!(client.send("done", Some(&asked)).status, 200);
+        assert_eq!(client.send("done", Some(&paused)).status, 200);
         (0..3).for_each(|_| drop(client.begin("work")));
         client.assert_refused("work", None);
     }
@@ -138,9 +138,9 @@ fn answer_to_input_required_takes_a_slot_or_is_refused() {
 
 #[test]
 fn task_resumed_by_its_agent_takes_a_slot_or_fails() {
-    for (mut client, asks) in clients() {
+    for (mut client, agent) in clients() {
         let [first, second] = ["on", "on"].map(|text| client.begin(text));
-        let mut jobs = std::mem::take(&mut *asks.0.lock().unwrap());
+        let mut jobs = std::mem::take(&mut *agent.0.lock().unwrap());
         let working: Vec<String> = (0..2).map(|_| client.begin("work")).collect();
         jobs[0].status(TaskState::Working, None).unwrap();
         client.assert_refused("work", None);
@@ -161,17 +161,17 @@ fn task_resumed_by_its_agent_takes_a_slot_or_fails() {
 #[test]
 fn bytes_of_input_required_tasks_do_not_count_as_running() {
     let quota = Quota { running_kib: Some(128), ..Quota::default() };
-    for (mut client, asks) in clients_with(quota) {
+    for (mut client, agent) in clients_with(quota) {
         let waiting: Vec<String> = (0..20).map(|_| client.begin(&"x".repeat(20_000))).collect();
         // An answer takes the bytes of its task again, while the share allows.
         let answers = waiting.iter().map(|id| client.send("work", Some(id)));
         let answers: Vec<Reply> = answers.collect();
-        let taken = answers.iter().filter(|reply| reply.status == 200).count();
-        assert!((1..=6).contains(&taken), "{taken}");
+        let accepted = answers.iter().filter(|reply| reply.status == 200).count();
+        assert!((1..=6).contains(&accepted), "{accepted}");
         let refused = answers.last().unwrap();
         assert_eq!(refused.status, 429);
         assert!(refused.text().contains("bytes"), "{}", refused.text());
         assert_eq!(client.status(&waiting[19])["state"], "TASK_STATE_INPUT_REQUIRED");
-        drop(asks);
+        drop(agent);
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{Gen, Say, V1, V03, post, rpc, rpc_id, say},
+    ask::{Gen, OutgoingMessage, V1, V03, post, rpc, rpc_id, say},
     ws::{Sent, frame, frames, text, upgrade},
 };
 
@@ -128,7 +128,7 @@ fn rfc6455_10_2_unlisted_origin_is_rejected() {
         lab.write(peer, &upgrade("/", lines));
         String::from_utf8(lab.take(peer)).unwrap()[9..12].parse::<u16>().unwrap()
     };
-    let mut ours = Lab::new(Setup {
+    let mut configured = Lab::new(Setup {
         ws_origins: vec!["https://app.example:8443".to_owned()],
         public_url: Some("https://public.example/a2a".to_owned()),
         allow_hosts: vec!["a.example".to_owned()],
@@ -149,7 +149,7 @@ fn rfc6455_10_2_unlisted_origin_is_rejected() {
         ("Origin:\r\n", 403),
         ("Origin: http://a.example\r\nOrigin: http://a.example\r\n", 400),
     ] {
-        assert_eq!(status(&mut ours, lines), expected, "{lines}");
+        assert_eq!(status(&mut configured, lines), expected, "{lines}");
     }
     let any = vec!["*".to_owned()];
     let mut any = Lab::new(Setup { ws_origins: any, ..Setup::default() });
@@ -226,8 +226,8 @@ fn batch_is_answered_in_one_message() {
     let ids: Vec<_> = sent[0].json().as_array().unwrap().iter().map(|a| a["id"].clone()).collect();
     assert_eq!(ids, [json!(1), json!(2)]);
     // Only notifications: no answer.
-    let silent = r#"[{"jsonrpc":"2.0","method":"GetTask","params":{"id":"x"}}]"#;
-    assert_eq!(lab.say(peer, silent), [Value::Null; 0]);
+    let notifications = r#"[{"jsonrpc":"2.0","method":"GetTask","params":{"id":"x"}}]"#;
+    assert_eq!(lab.say(peer, notifications), [Value::Null; 0]);
     let streamed = lab.say(peer, &format!("[{}]", stream_id("4", "stream:3")));
     assert_eq!(streamed[0][0]["error"]["code"], -32600);
 }
@@ -287,8 +287,8 @@ fn websocket_at_a_dialect_path_uses_that_dialect() {
     let mut lab = Lab::new(Setup { mounts, ..Setup::default() });
     // Notifications of a2a_rust get no answer; LangSmith's rule on Accept applies to HTTP only.
     let peer = lab.socket("/rust", "");
-    let silent = r#"{"jsonrpc":"2.0","method":"SendMessage","params":{}}"#;
-    assert_eq!(lab.say(peer, silent), [Value::Null; 0]);
+    let notification = r#"{"jsonrpc":"2.0","method":"SendMessage","params":{}}"#;
+    assert_eq!(lab.say(peer, notification), [Value::Null; 0]);
     let peer = lab.socket("/a2a/echo", "");
     let answers = lab.say(peer, &rpc("message/send", &V03.params(say("hi"))));
     assert_eq!(answers[0]["result"]["kind"], "task");
@@ -309,7 +309,7 @@ fn stream_sends_a_message_per_event_and_a_final_message() {
     let peer = lab.socket("/", "");
     for generation in Gen::ALL {
         let call = |id| {
-            let params = generation.params(Say { id, ..say("stream:3") });
+            let params = generation.params(OutgoingMessage { id, ..say("stream:3") });
             rpc_id("\"s\"", generation.stream(), &params)
         };
         let http = lab.ask(&post("/", &[], &call("a"))).events();
@@ -330,8 +330,8 @@ fn stream_sends_a_message_per_event_and_a_final_message() {
     assert_eq!(sent[0]["result"]["message"]["parts"][0]["text"], "pong");
     assert!(is_complete(&sent[1]) && sent.len() == 2);
     // A call that fails before its first event gets one error and no stream.
-    let gone = rpc_id("8", "tasks/resubscribe", &json!({"id": "none"}));
-    let sent = lab.say(peer, &gone);
+    let unknown_task = rpc_id("8", "tasks/resubscribe", &json!({"id": "none"}));
+    let sent = lab.say(peer, &unknown_task);
     assert_eq!((sent.len(), &sent[0]["error"]["code"]), (1, &json!(-32001)));
     assert_eq!(lab.engine.running(), 0);
 }

@@ -144,24 +144,31 @@ fn tenant_card_reveals_only_whether_the_name_is_configured() {
         let mut lab = Lab::new(Setup { agents: all, tenants, ..Setup::default() });
         // One of the tenants has a task; an invalid name has none.
         lab.ask(&post("/tenants/acme", &[], &rpc("SendMessage", &V1.params(say("hi")))));
-        let places = if agents == 2 { &["", "/agents/echo", "/agents/bob"][..] } else { &[""] };
-        for (place, path) in places.iter().flat_map(|place| PATHS.map(|path| (place, path))) {
+        let agent_paths =
+            if agents == 2 { &["", "/agents/echo", "/agents/bob"][..] } else { &[""] };
+        for (agent_path, path) in
+            agent_paths.iter().flat_map(|agent_path| PATHS.map(|path| (agent_path, path)))
+        {
             let nothing = lab.ask(&get("/nothing/here"));
             for name in ["acme", "other", "bob", "else", ".x", "a%20b"] {
-                let reply = lab.ask(&get(&format!("{place}/tenants/{name}{path}")));
+                let reply = lab.ask(&get(&format!("{agent_path}/tenants/{name}{path}")));
                 // Another agent is not a tenant of this agent.
-                let is_elsewhere = agents == 2 && name == "bob" && *place == "/agents/echo";
+                let is_elsewhere = agents == 2 && name == "bob" && *agent_path == "/agents/echo";
                 if !has_card.contains(&name) || is_elsewhere {
-                    assert_eq!((reply.status, &reply.body), (404, &nothing.body), "{place} {name}");
-                    assert_eq!(reply.fields, nothing.fields, "{place} {name}");
+                    assert_eq!(
+                        (reply.status, &reply.body),
+                        (404, &nothing.body),
+                        "{agent_path} {name}"
+                    );
+                    assert_eq!(reply.fields, nothing.fields, "{agent_path} {name}");
                     continue;
                 }
-                let is_bob = agents == 2 && (name == "bob" || *place == "/agents/bob");
+                let is_bob = agents == 2 && (name == "bob" || *agent_path == "/agents/bob");
                 assert_eq!(reply.json()["name"], if is_bob { "bob" } else { "echo" });
                 if !is_bob && name != "acme" {
-                    let acme = lab.ask(&get(&format!("{place}/tenants/acme{path}")));
+                    let acme = lab.ask(&get(&format!("{agent_path}/tenants/acme{path}")));
                     let renamed = acme.text().replace("/tenants/acme", &format!("/tenants/{name}"));
-                    assert_eq!(reply.text(), renamed, "{place} {name}");
+                    assert_eq!(reply.text(), renamed, "{agent_path} {name}");
                 }
             }
         }
@@ -371,7 +378,7 @@ fn card_is_revalidated_by_etag_or_last_modified() {
     let (tag, modified) = (field("etag"), field("last-modified"));
     assert!(field("cache-control").contains("max-age="));
     assert!(field("vary").contains("Host"));
-    let asked = |lab: &mut Lab, lines: &str| {
+    let revalidate = |lab: &mut Lab, lines: &str| {
         let peer = lab.open();
         lab.write(peer, &get_with(PATHS[0], lines));
         let reply = lab.reply(peer);
@@ -395,7 +402,7 @@ fn card_is_revalidated_by_etag_or_last_modified() {
         // RFC 9110 §13.2.2: the tag decides alone.
         (format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {modified}\r\n"), 200),
     ] {
-        assert_eq!(asked(&mut lab, &lines), status, "{lines}");
+        assert_eq!(revalidate(&mut lab, &lines), status, "{lines}");
     }
     let peer = lab.open();
     lab.write(peer, format!("HEAD {} HTTP/1.1\r\nHost: a.example\r\n\r\n", PATHS[0]).as_bytes());
@@ -437,9 +444,9 @@ fn disabled_extended_card_is_neither_served_nor_announced() {
     assert_eq!(reply.status, 404);
     // The error names the options that turn it on.
     let answer = lab.call("GetExtendedAgentCard", &Value::Null);
-    for said in [reply.json(), answer] {
-        let said = said["error"]["message"].as_str().unwrap().to_owned();
-        assert!(said.contains("--extended-card") && said.contains("Setup::extended_card"));
+    for body in [reply.json(), answer] {
+        let text = body["error"]["message"].as_str().unwrap().to_owned();
+        assert!(text.contains("--extended-card") && text.contains("Setup::extended_card"));
     }
 }
 
@@ -479,9 +486,9 @@ fn card_setting_selects_v1_v03_or_hybrid_form() {
 
 #[test]
 fn non_streaming_agent_card_does_not_claim_streaming() {
-    let mut silent = echo();
-    silent.0.streaming = false;
-    let mut lab = Lab::new(Setup { agents: vec![silent], ..Setup::default() });
+    let mut non_streaming = echo();
+    non_streaming.0.streaming = false;
+    let mut lab = Lab::new(Setup { agents: vec![non_streaming], ..Setup::default() });
     let card = lab.ask(&get(PATHS[0])).json();
     assert_ne!(card["capabilities"]["streaming"], true);
 }

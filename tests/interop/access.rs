@@ -7,14 +7,14 @@
 use serde_json::{Value, json};
 
 use super::{
-    client::{Ask, By, Fault, Filter, Op},
-    credentials::{Guarded, Kind, Who},
+    client::{By, Call, Fault, Filter, Op},
+    credentials::{Credential, Guarded, Kind},
     errors::assert_fault,
     exchange::{Approach, name_tenant},
     jsonrpc::response,
-    message_spec::say,
+    message_spec::text_spec,
     model::{Gen, V01, V1, V03},
-    place::Place,
+    place::Endpoint,
     server::Server,
     variants::{Binding, Carrier, OBSERVER, Speaker, VARIANTS, Variant},
     ws::Ws,
@@ -111,7 +111,7 @@ impl Door {
     }
 
     /// The pair that decides the form of errors for an anonymous caller without a version.
-    pub fn heard_by_strangers(self) -> Variant {
+    pub fn variant_of_anonymous_refusal(self) -> Variant {
         let Variant { generation, binding, .. } = self.variant;
         let is_rpc = self.variant.is_rpc();
         let generation = if is_rpc && self.dialect.is_empty() { V1 } else { generation };
@@ -123,7 +123,7 @@ impl Door {
     /// The params of a send.
     pub fn params(self, context: &str) -> Value {
         let form = self.variant.form();
-        let mut params = form.send_params(&say("done").within(context));
+        let mut params = form.send_params(&text_spec("done").within(context));
         if matches!(self.dialect, "langsmith" | "evo_ai") {
             params["configuration"].take();
             params["contextId"] = json!(context);
@@ -132,20 +132,26 @@ impl Door {
     }
 
     /// Makes a call, in a tenant if `tenant` is not empty.
-    pub fn call(self, place: &Place, approach: &Approach, mut ask: Ask, tenant: &str) -> Attempt {
+    pub fn call(
+        self,
+        endpoint: &Endpoint,
+        approach: &Approach,
+        mut call: Call,
+        tenant: &str,
+    ) -> Attempt {
         let variant = self.variant;
         let approach = self.approach(approach).in_tenant(variant, tenant);
-        name_tenant(variant, &mut ask.params, tenant);
+        name_tenant(variant, &mut call.params, tenant);
         if variant.binding == Binding::WebSocket
-            && let Err(reply) = Ws::try_new(place, &approach, variant.generation)
+            && let Err(reply) = Ws::try_new(endpoint, &approach, variant.generation)
         {
             let answer = response(&Value::Null, &reply.json());
             let answer = answer.map_err(|fault| Fault { http: Some(reply.status), ..fault });
             return Attempt { answer, reply };
         }
-        let mut client = Server::client_at(place, variant, &approach);
-        let answer = client.link.call(&ask);
-        Attempt { answer, reply: approach.heard.last() }
+        let mut client = Server::client_at(endpoint, variant, &approach);
+        let answer = client.link.call(&call);
+        Attempt { answer, reply: approach.replies.last() }
     }
 }
 
@@ -163,8 +169,8 @@ fn assert_stranger(door: Door, attempt: &Attempt, why: &str, challenge: &str) {
         assert!(reply.json()["id"].is_null(), "{what}");
     }
     // Only a version in the head tells the generation; the body is not read.
-    let heard = Door { variant: door.heard_by_strangers(), ..door };
-    assert_form(heard, Op::Send, "Unauthenticated", attempt, why);
+    let anonymous_door = Door { variant: door.variant_of_anonymous_refusal(), ..door };
+    assert_form(anonymous_door, Op::Send, "Unauthenticated", attempt, why);
 }
 
 /// Panics unless a caller is refused this operation.
@@ -206,23 +212,25 @@ fn assert_form(door: Door, op: Op, name: &str, attempt: &Attempt, why: &str) {
 }
 
 /// The reason of a refusal, and its challenge.
-fn refusal(kind: Kind, who: Who) -> (&'static str, String) {
-    let why = match (who, kind) {
+fn refusal(kind: Kind, credential: Credential) -> (&'static str, String) {
+    let why = match (credential, kind) {
         // A certificate without a name authenticates no caller.
-        (Who::Nobody, _) | (Who::Wrong, Kind::Certificate) => "Authentication is required",
-        (Who::Wrong, Kind::Key | Kind::NamedKey) => "the API key is unknown",
-        (Who::Wrong, Kind::Bearer) => "the token is unknown",
-        (Who::Wrong, Kind::Jwt | Kind::SignedJwt) => "the token's signature is invalid",
-        (Who::Wrong, Kind::Proxy) => "the caller's name has invalid characters",
-        (Who::Late, Kind::Key | Kind::NamedKey) => "the API key has expired",
-        (Who::Late, _) => "the token has expired",
-        (Who::Reader | Who::Right, _) => unreachable!("they are known"),
+        (Credential::Absent, _) | (Credential::Wrong, Kind::Certificate) => {
+            "Authentication is required"
+        }
+        (Credential::Wrong, Kind::Key | Kind::NamedKey) => "the API key is unknown",
+        (Credential::Wrong, Kind::Bearer) => "the token is unknown",
+        (Credential::Wrong, Kind::Jwt | Kind::SignedJwt) => "the token's signature is invalid",
+        (Credential::Wrong, Kind::Proxy) => "the caller's name has invalid characters",
+        (Credential::Expired, Kind::Key | Kind::NamedKey) => "the API key has expired",
+        (Credential::Expired, _) => "the token has expired",
+        (Credential::Reader | Credential::Right, _) => unreachable!("they are known"),
     };
     let challenge = match kind {
         Kind::Key | Kind::Bearer | Kind::Jwt | Kind::SignedJwt | Kind::Proxy => {
             // RFC 6750 §3.1: only for a token that was presented.
             let is_of_bearer = !matches!(kind, Kind::Key | Kind::Proxy);
-            let is_token = who != Who::Nobody && is_of_bearer;
+            let is_token = credential != Credential::Absent && is_of_bearer;
             let error = format!(", error=\"invalid_token\", error_description=\"{why}\"");
             let error = if is_token { &*error } else { "" };
             format!("Bearer realm=\"a2a\"{error}, ApiKey realm=\"a2a\", header=\"X-API-Key\"")
@@ -235,9 +243,9 @@ fn refusal(kind: Kind, who: Who) -> (&'static str, String) {
 }
 
 /// The number of a caller's tasks, in its own tenant.
-pub fn tasks(guarded: &Guarded, kind: Kind, who: Who) -> u64 {
-    let (place, approach) = guarded.caller(kind, who).expect("somebody who is known");
-    let mut client = Server::client_at(&place, OBSERVER, &approach);
+pub fn tasks(guarded: &Guarded, kind: Kind, credential: Credential) -> u64 {
+    let (endpoint, approach) = guarded.caller(kind, credential).expect("somebody who is known");
+    let mut client = Server::client_at(&endpoint, OBSERVER, &approach);
     client.list(&Filter::default()).expect("a page").total
 }
 
@@ -246,12 +254,13 @@ fn try_versions(guarded: &Guarded) {
     for carrier in [Carrier::Http1, Carrier::Http2] {
         for (generation, version) in [(V01, "0.1"), (V03, "0.2"), (V03, "0.3"), (V1, "1.0")] {
             let Door { variant, .. } = door("", Binding::JsonRpc, generation, carrier);
-            let (place, approach) = guarded.caller(Kind::Key, Who::Nobody).expect("nobody");
-            let spec = variant.form().send_params(&say("done"));
+            let (endpoint, approach) =
+                guarded.caller(Kind::Key, Credential::Absent).expect("nobody");
+            let spec = variant.form().send_params(&text_spec("done"));
             let version = Some((version, By::Field));
-            let ask = Ask { version, ..Ask::new(Op::Send, spec) };
-            let mut client = Server::client_at(&place, variant, &approach);
-            let fault = client.link.call(&ask).expect_err("nobody is known");
+            let call = Call { version, ..Call::new(Op::Send, spec) };
+            let mut client = Server::client_at(&endpoint, variant, &approach);
+            let fault = client.link.call(&call).expect_err("nobody is known");
             assert_fault(variant, Op::Send, "Unauthenticated", &fault);
         }
     }
@@ -261,33 +270,33 @@ fn try_versions(guarded: &Guarded) {
 fn try_door(guarded: &Guarded, kind: Kind, door: Door) {
     let context = format!("{kind:?}-{}-{:?}", door.dialect, door.variant);
     let context: String = context.chars().filter(|c| c.is_alphanumeric()).collect();
-    let send = || Ask::new(Op::Send, door.params(&context));
-    let before = tasks(guarded, kind, Who::Right);
-    for who in [Who::Nobody, Who::Wrong, Who::Late] {
-        let Some((place, approach)) = guarded.caller(kind, who) else { continue };
-        let (why, challenge) = refusal(kind, who);
-        let attempt = door.call(&place, &approach, send(), "");
+    let send = || Call::new(Op::Send, door.params(&context));
+    let before = tasks(guarded, kind, Credential::Right);
+    for credential in [Credential::Absent, Credential::Wrong, Credential::Expired] {
+        let Some((endpoint, approach)) = guarded.caller(kind, credential) else { continue };
+        let (why, challenge) = refusal(kind, credential);
+        let attempt = door.call(&endpoint, &approach, send(), "");
         assert_stranger(door, &attempt, why, &challenge);
     }
-    if let Some((place, approach)) = guarded.caller(kind, Who::Reader) {
-        let attempt = door.call(&place, &approach, send(), "");
+    if let Some((endpoint, approach)) = guarded.caller(kind, Credential::Reader) {
+        let attempt = door.call(&endpoint, &approach, send(), "");
         assert_forbidden(door, Op::Send, &attempt, "missing scope \"a2a:send\"");
-        assert_eq!(tasks(guarded, kind, Who::Reader), 0);
+        assert_eq!(tasks(guarded, kind, Credential::Reader), 0);
     }
-    let (place, approach) = guarded.caller(kind, Who::Right).expect("there is one");
-    let attempt = door.call(&place, &approach, send(), "else");
+    let (endpoint, approach) = guarded.caller(kind, Credential::Right).expect("there is one");
+    let attempt = door.call(&endpoint, &approach, send(), "else");
     assert_forbidden(door, Op::Send, &attempt, "the caller may not use the tenant else");
-    assert_eq!(tasks(guarded, kind, Who::Right), before, "{door:?}");
-    let attempt = door.call(&place, &approach, send(), "");
+    assert_eq!(tasks(guarded, kind, Credential::Right), before, "{door:?}");
+    let attempt = door.call(&endpoint, &approach, send(), "");
     let made = attempt.answer.unwrap_or_else(|fault| panic!("{door:?}: {fault:?}"));
-    assert_eq!(tasks(guarded, kind, Who::Right), before + 1, "{door:?}");
+    assert_eq!(tasks(guarded, kind, Credential::Right), before + 1, "{door:?}");
     let id = if made["task"].is_object() { &made["task"]["id"] } else { &made["id"] };
     // An operation on its own task that its scopes do not allow.
-    let mut cancel = Ask::new(Op::Cancel, json!({"id": id}));
+    let mut cancel = Call::new(Op::Cancel, json!({"id": id}));
     if door.dialect == "langsmith" {
         cancel.params["contextId"] = json!(context);
     }
-    let attempt = door.call(&place, &approach, cancel, "");
+    let attempt = door.call(&endpoint, &approach, cancel, "");
     assert_forbidden(door, Op::Cancel, &attempt, "missing scope \"a2a:cancel\"");
 }
 

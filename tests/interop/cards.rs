@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    client::{Ask, Op},
+    client::{Call, Op},
     http::{Http, Http1, Request},
-    message_spec::say,
+    message_spec::text_spec,
     model::{V01, V1},
     server::Server,
     variants::{Speaker, VARIANTS, Variant, every_way},
@@ -15,19 +15,19 @@ use super::{
 const ALL: [&str; 2] = ["--interfaces", "jsonrpc,http+json,grpc,websocket"];
 
 fn extended(server: &Server, variant: Variant) -> Value {
-    let card = server.client(variant).link.call(&Ask::new(Op::ExtendedCard, json!({})));
+    let card = server.client(variant).link.call(&Call::new(Op::ExtendedCard, json!({})));
     card.unwrap_or_else(|fault| panic!("{variant:?}: {fault:?}"))
 }
 
 #[test]
 fn extended_card_is_equal_across_bindings_and_versions() {
     let server = Server::with(&[ALL[0], ALL[1], "--extended-card"]);
-    let known = extended(&server, super::variants::OBSERVER);
+    let expected = extended(&server, super::variants::OBSERVER);
     // Wire §1.3: 0.1 has none.
     for variant in every_way().filter(|variant| variant.generation != V01) {
         let card = extended(&server, variant);
         for member in ["name", "description", "version", "skills"] {
-            assert_eq!(card[member], known[member], "{variant:?}: {card}");
+            assert_eq!(card[member], expected[member], "{variant:?}: {card}");
         }
         assert_eq!(card["capabilities"]["streaming"], true, "{variant:?}: {card}");
         // Our client converts every card to 1.0.
@@ -35,14 +35,14 @@ fn extended_card_is_equal_across_bindings_and_versions() {
         let names_all = is_v1 || variant.speaker == Speaker::Client;
         assert_eq!(card.get("supportedInterfaces").is_some(), names_all, "{variant:?}: {card}");
         if is_v1 {
-            assert_eq!(card["supportedInterfaces"], known["supportedInterfaces"], "{variant:?}");
+            assert_eq!(card["supportedInterfaces"], expected["supportedInterfaces"], "{variant:?}");
         }
     }
 }
 
 /// An entry of the public card: URL, binding, version.
 fn entries(server: &Server) -> Vec<(String, String, String)> {
-    let reply = Http1::new(&server.place).ask(&Request {
+    let reply = Http1::new(&server.endpoint).fetch(&Request {
         method: "GET",
         target: "/.well-known/agent-card.json".to_owned(),
         fields: Vec::new(),
@@ -68,10 +68,10 @@ fn assert_true(server: &Server) {
     assert!(versions.is_sorted_by(|a, b| a >= b), "1.0 first: {versions:?}");
     let mut named = 0;
     for &variant in VARIANTS {
-        let Some((binding, version, url)) = variant.interface(&server.place) else { continue };
+        let Some((binding, version, url)) = variant.interface(&server.endpoint) else { continue };
         let entry = (url, binding.to_owned(), version.to_owned());
         assert!(entries.contains(&entry), "{variant:?}: {entry:?} in {entries:?}");
-        server.client(variant).send(&say("ping")).expect("an answer");
+        server.client(variant).send(&text_spec("ping")).expect("an answer");
         named += 1;
     }
     assert_eq!(entries.len(), named, "nothing but what was tried: {entries:?}");

@@ -35,7 +35,7 @@ pub enum By {
 
 /// A call, with params in its own form.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct Call {
     pub op: Op,
     pub params: Value,
     /// The last event seen.
@@ -89,11 +89,11 @@ pub enum Junk {
 /// A binding.
 pub trait Link: Send {
     /// Requests one answer.
-    fn call(&mut self, ask: &Ask) -> Result<Value, Fault>;
+    fn call(&mut self, call: &Call) -> Result<Value, Fault>;
 
     /// Requests a stream. A binding that sends nothing before the first event reports a refusal in
     /// its place.
-    fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault>;
+    fn open(&mut self, call: &Call) -> Result<Box<dyn Items>, Fault>;
 
     /// Sends junk; `None` if the binding cannot express it.
     fn junk(&mut self, junk: Junk) -> Option<Fault>;
@@ -130,22 +130,22 @@ pub struct Stream {
     made: Gen,
 }
 
-impl Ask {
-    pub fn new(op: Op, params: Value) -> Ask {
-        Ask { op, params, after: None, version: None }
+impl Call {
+    pub fn new(op: Op, params: Value) -> Call {
+        Call { op, params, after: None, version: None }
     }
 }
 
 impl Client {
     pub fn send(&mut self, spec: &MessageSpec) -> Result<Answer, Fault> {
         let form = self.variant.value_form(self.variant.form());
-        let value = self.link.call(&Ask::new(Op::Send, form.send_params(spec)))?;
+        let value = self.link.call(&Call::new(Op::Send, form.send_params(spec)))?;
         Ok(form.answer(&value))
     }
 
     pub fn stream(&mut self, spec: &MessageSpec) -> Result<Stream, Fault> {
         let form = self.variant.value_form(self.variant.form());
-        let items = self.link.open(&Ask::new(Op::Stream, form.send_params(spec)))?;
+        let items = self.link.open(&Call::new(Op::Stream, form.send_params(spec)))?;
         Ok(Stream { items, form, made: self.variant.generation })
     }
 
@@ -156,8 +156,8 @@ impl Client {
 
     pub fn get_with(&mut self, target: &Target, history: u32) -> Result<Task, Fault> {
         let params = json!({"id": target.id, "historyLength": history});
-        let value = self.link.call(&Ask::new(Op::Get, params))?;
-        Ok(self.form_for(target).task(&value).known_of(target.made))
+        let value = self.link.call(&Call::new(Op::Get, params))?;
+        Ok(self.form_for(target).task(&value).without_generated_ids(target.made))
     }
 
     pub fn list(&mut self, filter: &Filter<'_>) -> Result<Page, Fault> {
@@ -173,13 +173,13 @@ impl Client {
         set("pageToken", filter.token.into());
         set("historyLength", filter.history.into());
         set("includeArtifacts", filter.artifacts.then_some(true).into());
-        let value = self.link.call(&Ask::new(Op::List, params))?;
+        let value = self.link.call(&Call::new(Op::List, params))?;
         Ok(self.variant.value_form(self.variant.form()).page(&value))
     }
 
     pub fn cancel(&mut self, target: &Target) -> Result<Task, Fault> {
-        let value = self.link.call(&Ask::new(Op::Cancel, json!({"id": target.id})))?;
-        Ok(self.form_for(target).task(&value).known_of(target.made))
+        let value = self.link.call(&Call::new(Op::Cancel, json!({"id": target.id})))?;
+        Ok(self.form_for(target).task(&value).without_generated_ids(target.made))
     }
 
     pub fn subscribe(&mut self, target: &Target) -> Result<Stream, Fault> {
@@ -191,22 +191,24 @@ impl Client {
         target: &Target,
         after: Option<(u64, By)>,
     ) -> Result<Stream, Fault> {
-        let ask = Ask { after, ..Ask::new(Op::Subscribe, json!({"id": target.id})) };
-        let items = self.link.open(&ask)?;
+        let call = Call { after, ..Call::new(Op::Subscribe, json!({"id": target.id})) };
+        let items = self.link.open(&call)?;
         Ok(Stream { items, form: self.form_for(target), made: target.made })
     }
 
     /// The fault that the call is answered with, unary or streamed.
-    pub fn fault(&mut self, ask: &Ask) -> Fault {
+    pub fn fault(&mut self, call: &Call) -> Fault {
         let variant = self.variant;
-        let answer = match ask.op {
-            Op::Stream | Op::Subscribe => match self.link.open(ask).map(|mut items| items.next()) {
-                Ok(Item::Fault(fault)) if !variant.heads_streams() => return fault,
-                answer => answer.map(|item| format!("{item:?}")),
-            },
-            _ => self.link.call(ask).map(|value| value.to_string()),
+        let answer = match call.op {
+            Op::Stream | Op::Subscribe => {
+                match self.link.open(call).map(|mut items| items.next()) {
+                    Ok(Item::Fault(fault)) if !variant.heads_streams() => return fault,
+                    answer => answer.map(|item| format!("{item:?}")),
+                }
+            }
+            _ => self.link.call(call).map(|value| value.to_string()),
         };
-        answer.map_or_else(|fault| fault, |answer| panic!("{variant:?}, {ask:?}: {answer}"))
+        answer.map_or_else(|fault| fault, |answer| panic!("{variant:?}, {call:?}: {answer}"))
     }
 
     /// The form of a task in the answer to a read, a cancel or a subscription.
@@ -225,7 +227,7 @@ impl Stream {
     pub fn next(&mut self) -> Option<Numbered> {
         match self.items.next() {
             Item::Event { seq, value } => {
-                let event = self.form.event(&value).known_of(self.made);
+                let event = self.form.event(&value).without_generated_ids(self.made);
                 Some(Numbered { seq, event })
             }
             Item::Fault(fault) => panic!("a fault in a stream: {fault:?}"),

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::ClientConfig;
 use super::{
     certificates::{Authority, Issued},
     exchange::Approach,
-    place::Place,
+    place::Endpoint,
     server::Server,
 };
 use crate::support::binary::Binary;
@@ -40,15 +40,15 @@ pub enum Kind {
     Certificate,
 }
 
-/// The caller.
+/// The credential of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
-    /// Presents no credential.
-    Nobody,
+pub enum Credential {
+    /// The caller presents no credential.
+    Absent,
     /// Presents an unknown credential.
     Wrong,
     /// Presents an expired credential.
-    Late,
+    Expired,
     /// May read, and nothing else.
     Reader,
     /// May read and send.
@@ -100,9 +100,9 @@ fn list(items: &[&str]) -> String {
 fn secrets(section: &str, member: &str) -> String {
     let both = list(&READ_AND_SEND.split(' ').collect::<Vec<_>>());
     let (tenants, read) = (list(&TENANTS), list(&[READ]));
-    let one = |who: &str, scopes: &str, more: &str| {
+    let one = |name: &str, scopes: &str, more: &str| {
         format!(
-            "[[auth.{section}]]\nname = \"{who}\"\n{member} = \"{member}-of-caller-{who}\"\n\
+            "[[auth.{section}]]\nname = \"{name}\"\n{member} = \"{member}-of-caller-{name}\"\n\
              tenants = {tenants}\nscopes = {scopes}\n{more}"
         )
     };
@@ -111,7 +111,7 @@ fn secrets(section: &str, member: &str) -> String {
 }
 
 /// Shared by both servers: the agent at every path.
-pub fn places() -> String {
+pub fn agent_sections() -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
     let mounts =
         MOUNTED.map(|name| format!("[[mounts]]\npath = \"/{name}\"\ndialect = \"{name}\"\n"));
@@ -155,7 +155,7 @@ fn issuers() -> String {
 }
 
 /// Issuers, and a key of a caller with all scopes.
-pub fn known(name: &str) -> String {
+pub fn auth_sections(name: &str) -> String {
     let (issuers, tenants) = (issuers(), list(&TENANTS));
     format!(
         "{issuers}[[auth.api_keys]]\nname = \"{name}\"\nkey = \"key-of-caller-{name}\"\n\
@@ -172,11 +172,11 @@ fn plain(name: &str) -> Server {
         secrets("bearer_tokens", "token"),
         issuers(),
         signing_issuer(name),
-        places(),
+        agent_sections(),
     );
     let binary = configured(&format!("{name}-plain"), &text);
-    let place = Place { addr: binary.addr(), trust: None, authority: None };
-    Server { binary, place }
+    let endpoint = Endpoint { addr: binary.addr(), trust: None, authority: None };
+    Server { binary, endpoint }
 }
 
 fn secure(name: &str, authority: &Authority) -> Server {
@@ -193,12 +193,12 @@ fn secure(name: &str, authority: &Authority) -> Server {
         secrets("api_keys", "key"),
         list(&TENANTS),
         list(&READ_AND_SEND.split(' ').collect::<Vec<_>>()),
-        places(),
+        agent_sections(),
     );
     let binary = configured(&format!("{name}-secure"), &text);
     let trust = Some(Arc::new(authority.nobody()));
-    let place = Place { addr: binary.addr(), trust, authority: Some(authority.file()) };
-    Server { binary, place }
+    let endpoint = Endpoint { addr: binary.addr(), trust, authority: Some(authority.file()) };
+    Server { binary, endpoint }
 }
 
 impl Guarded {
@@ -233,50 +233,50 @@ impl Guarded {
     }
 
     /// The address and the credential of a caller; `None`: the kind has no such caller.
-    pub fn caller(&self, kind: Kind, who: Who) -> Option<(Place, Approach)> {
-        let mut place = self.server(kind).place.clone();
-        if kind == Kind::Certificate && who != Who::Nobody {
-            let name = match who {
-                Who::Right => Some("right"),
+    pub fn caller(&self, kind: Kind, credential: Credential) -> Option<(Endpoint, Approach)> {
+        let mut endpoint = self.server(kind).endpoint.clone();
+        if kind == Kind::Certificate && credential != Credential::Absent {
+            let name = match credential {
+                Credential::Right => Some("right"),
                 // A certificate without a name.
-                Who::Wrong => None,
+                Credential::Wrong => None,
                 // All certificates have the same scopes, and TLS refuses an expired one.
-                Who::Nobody | Who::Late | Who::Reader => return None,
+                Credential::Absent | Credential::Expired | Credential::Reader => return None,
             };
-            let issued = self.authority.client(&format!("{who:?}"), name, &[]);
+            let issued = self.authority.client(&format!("{credential:?}"), name, &[]);
             let trusting = self.authority.trusting();
             let config = trusting.with_client_auth_cert(vec![issued.cert], issued.key);
-            place.trust = Some(Arc::new(config.expect("a certificate")));
+            endpoint.trust = Some(Arc::new(config.expect("a certificate")));
         }
-        let mut fields = shown(kind, who)?;
+        let mut fields = shown(kind, credential)?;
         // Each caller has its own address, which no wrong credential has blocked.
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let number = NEXT.fetch_add(1, Relaxed);
         let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 0, 0)) + number);
         fields.push(("X-Forwarded-For", address.to_string()));
-        Some((place, Approach::with(&fields)))
+        Some((endpoint, Approach::with(&fields)))
     }
 }
 
 /// The fields with a caller's credential; `None`: the kind has no such caller.
-fn shown(kind: Kind, who: Who) -> Option<Vec<(&'static str, String)>> {
-    let name = match who {
-        Who::Nobody => return Some(Vec::new()),
-        Who::Wrong => "wrong",
-        Who::Late => "late",
-        Who::Reader => "reader",
-        Who::Right => "right",
+fn shown(kind: Kind, credential: Credential) -> Option<Vec<(&'static str, String)>> {
+    let name = match credential {
+        Credential::Absent => return Some(Vec::new()),
+        Credential::Wrong => "wrong",
+        Credential::Expired => "late",
+        Credential::Reader => "reader",
+        Credential::Right => "right",
     };
-    let scopes = if who == Who::Reader { READ } else { READ_AND_SEND };
+    let scopes = if credential == Credential::Reader { READ } else { READ_AND_SEND };
     Some(match kind {
         Kind::Key => vec![("X-API-Key", format!("key-of-caller-{name}"))],
         Kind::NamedKey => vec![("X-Robot-Key", format!("key-of-caller-{name}"))],
         Kind::Bearer => vec![("Authorization", format!("Bearer token-of-caller-{name}"))],
         Kind::Jwt | Kind::SignedJwt => {
-            let lives_s = if who == Who::Late { -61 } else { 3600 };
+            let lives_s = if credential == Credential::Expired { -61 } else { 3600 };
             let issuer = if kind == Kind::Jwt { ISSUERS[0] } else { SIGNING_ISSUER };
             let mut token = token_of(issuer, name, scopes, &TENANTS, lives_s);
-            if who == Who::Wrong {
+            if credential == Credential::Wrong {
                 let first = token.rfind('.').expect("three parts") + 1;
                 let other = if token[first..].starts_with('A') { "B" } else { "A" };
                 token.replace_range(first..=first, other);
@@ -284,10 +284,10 @@ fn shown(kind: Kind, who: Who) -> Option<Vec<(&'static str, String)>> {
             vec![("Authorization", format!("Bearer {token}"))]
         }
         // With two, the client may have added one itself.
-        Kind::Proxy if who == Who::Wrong => {
+        Kind::Proxy if credential == Credential::Wrong => {
             vec![("X-User", "right".to_owned()), ("X-User", "right".to_owned())]
         }
-        Kind::Proxy if who == Who::Late => return None,
+        Kind::Proxy if credential == Credential::Expired => return None,
         Kind::Proxy => vec![
             ("X-User", name.to_owned()),
             ("X-Scopes", scopes.to_owned()),

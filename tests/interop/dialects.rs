@@ -4,9 +4,9 @@
 use serde_json::json;
 
 use super::{
-    client::{Ask, Client, Fault, Item, Items, Link, Op},
+    client::{Call, Client, Fault, Item, Items, Link, Op},
     expected_task::{Expected, stream_in},
-    message_spec::{MessageSpec, say},
+    message_spec::{MessageSpec, text_spec},
     model::{Answer, Event, Form, Message, Numbered, Task, V01, V1, V03},
     ours::Ours,
     server::Server,
@@ -14,7 +14,7 @@ use super::{
 };
 
 /// A dialect's properties (docs/dialects.md).
-struct Spoken {
+struct Dialect {
     name: &'static str,
     variant: Variant,
     /// False: it has only tasks, so a direct message is a completed task.
@@ -28,12 +28,12 @@ struct Spoken {
     names_errors: bool,
 }
 
-const fn spoken(name: &'static str, binding: Binding, generation: super::model::Gen) -> Spoken {
+const fn dialect(name: &'static str, binding: Binding, generation: super::model::Gen) -> Dialect {
     let carrier = match binding {
         Binding::JsonRpc | Binding::Rest | Binding::WebSocket => Carrier::Http1,
         Binding::Grpc => Carrier::Http2,
     };
-    Spoken {
+    Dialect {
         name,
         variant: Variant { binding, generation, carrier, speaker: Speaker::Client },
         has_messages: true,
@@ -45,82 +45,82 @@ const fn spoken(name: &'static str, binding: Binding, generation: super::model::
 }
 
 /// The four methods of 0.3.
-const fn langsmith(binding: Binding) -> Spoken {
-    Spoken { has_subscribe: false, has_configuration: false, ..spoken("langsmith", binding, V03) }
+const fn langsmith(binding: Binding) -> Dialect {
+    Dialect { has_subscribe: false, has_configuration: false, ..dialect("langsmith", binding, V03) }
 }
 
-const fn evo_ai(binding: Binding) -> Spoken {
-    Spoken {
+const fn evo_ai(binding: Binding) -> Dialect {
+    Dialect {
         has_messages: false,
         streams_tasks: false,
         has_configuration: false,
         names_errors: false,
-        ..spoken("evo_ai", binding, V03)
+        ..dialect("evo_ai", binding, V03)
     }
 }
 
-const fn rabbithole(binding: Binding) -> Spoken {
-    Spoken {
+const fn rabbithole(binding: Binding) -> Dialect {
+    Dialect {
         has_messages: false,
         streams_tasks: false,
         has_subscribe: false,
-        ..spoken("rabbithole", binding, V01)
+        ..dialect("rabbithole", binding, V01)
     }
 }
 
 /// Every endpoint of a platform's dialect, as in `doors`.
-const SPOKEN: &[Spoken] = &[
+const DIALECTS: &[Dialect] = &[
     langsmith(Binding::JsonRpc),
     langsmith(Binding::WebSocket),
-    Spoken { has_subscribe: false, ..spoken("langsmith", Binding::JsonRpc, V1) },
+    Dialect { has_subscribe: false, ..dialect("langsmith", Binding::JsonRpc, V1) },
     evo_ai(Binding::JsonRpc),
     evo_ai(Binding::WebSocket),
     rabbithole(Binding::JsonRpc),
     rabbithole(Binding::WebSocket),
-    spoken("a2a_rust", Binding::JsonRpc, V1),
-    spoken("a2a_rust", Binding::Rest, V1),
-    spoken("a2a_rust", Binding::WebSocket, V1),
-    spoken("a2a_rust", Binding::Grpc, V1),
-    spoken("tutorial", Binding::JsonRpc, V03),
-    spoken("fasta2a", Binding::JsonRpc, V03),
+    dialect("a2a_rust", Binding::JsonRpc, V1),
+    dialect("a2a_rust", Binding::Rest, V1),
+    dialect("a2a_rust", Binding::WebSocket, V1),
+    dialect("a2a_rust", Binding::Grpc, V1),
+    dialect("tutorial", Binding::JsonRpc, V03),
+    dialect("fasta2a", Binding::JsonRpc, V03),
 ];
 
 /// A client of a dialect.
-struct Speaking<'s> {
-    spoken: &'s Spoken,
+struct DialectClient<'s> {
+    dialect: &'s Dialect,
     link: Ours,
 }
 
-impl Speaking<'_> {
+impl DialectClient<'_> {
     fn form(&self) -> Form {
-        match self.spoken.name {
+        match self.dialect.name {
             // Its status is in the form of 0.1, its artifacts are in that of 0.3.
             "fasta2a" => Form::V1,
-            _ => self.spoken.variant.form(),
+            _ => self.dialect.variant.form(),
         }
     }
 
     fn params(&self, spec: &MessageSpec) -> serde_json::Value {
         let mut params = Form::Canonical.send_params(spec);
-        if !self.spoken.has_configuration {
+        if !self.dialect.has_configuration {
             params["configuration"].take();
         }
         params
     }
 
     fn send(&mut self, spec: &MessageSpec) -> Answer {
-        let ask = Ask::new(Op::Send, self.params(spec));
-        Form::Canonical.answer(&self.link.call(&ask).expect("an answer"))
+        let call = Call::new(Op::Send, self.params(spec));
+        Form::Canonical.answer(&self.link.call(&call).expect("an answer"))
     }
 
     fn about(&mut self, op: Op, task: &Task) -> Result<Task, Fault> {
         let params = json!({"id": task.id, "contextId": task.context, "historyLength": 10});
-        let value = self.link.call(&Ask::new(op, params))?;
-        Ok(Form::Canonical.task(&value).known_of(self.spoken.variant.generation))
+        let value = self.link.call(&Call::new(op, params))?;
+        Ok(Form::Canonical.task(&value).without_generated_ids(self.dialect.variant.generation))
     }
 
     fn events(&mut self, op: Op, params: serde_json::Value) -> Vec<Numbered> {
-        let mut items = self.link.open(&Ask::new(op, params)).expect("a stream");
+        let mut items = self.link.open(&Call::new(op, params)).expect("a stream");
         std::iter::from_fn(|| next(&mut *items)).collect()
     }
 }
@@ -134,36 +134,36 @@ fn next(items: &mut dyn Items) -> Option<Numbered> {
 }
 
 /// Runs a scenario in every dialect; the observer speaks 1.0 by hand.
-fn in_every_dialect(mut scenario: impl FnMut(&mut Speaking<'_>, &mut Client)) {
+fn in_every_dialect(mut scenario: impl FnMut(&mut DialectClient<'_>, &mut Client)) {
     let mounts: Vec<String> =
-        SPOKEN.iter().map(|spoken| format!("/{}={}", spoken.name, spoken.name)).collect();
+        DIALECTS.iter().map(|dialect| format!("/{}={}", dialect.name, dialect.name)).collect();
     let once: std::collections::BTreeSet<&str> = mounts.iter().map(String::as_str).collect();
     let flags: Vec<&str> = once.into_iter().flat_map(|mount| ["--mount", mount]).collect();
     let server = Server::with(&flags);
-    for spoken in SPOKEN {
-        let Variant { binding, generation, .. } = spoken.variant;
-        eprintln!("in {} over {binding:?}, {generation:?}:", spoken.name);
-        let link = Ours::in_dialect(&server.place, spoken.variant, Some(spoken.name));
-        scenario(&mut Speaking { spoken, link }, &mut server.observer());
+    for dialect in DIALECTS {
+        let Variant { binding, generation, .. } = dialect.variant;
+        eprintln!("in {} over {binding:?}, {generation:?}:", dialect.name);
+        let link = Ours::in_dialect(&server.endpoint, dialect.variant, Some(dialect.name));
+        scenario(&mut DialectClient { dialect, link }, &mut server.observer());
     }
 }
 
 /// A message in its own conversation: LangSmith has no task without one.
-fn said(text: &str, speaking: &Speaking<'_>) -> MessageSpec {
-    let spec = say(text);
-    let context = format!("{}-{}", speaking.spoken.name, spec.id);
+fn in_own_context(text: &str, client: &DialectClient<'_>) -> MessageSpec {
+    let spec = text_spec(text);
+    let context = format!("{}-{}", client.dialect.name, spec.id);
     spec.within(&context)
 }
 
 #[test]
 fn dialect_client_and_1_0_observer_see_the_same_task() {
-    in_every_dialect(|speaking, observer| {
-        let (spec, made) = (said("done", speaking), speaking.spoken.variant.generation);
-        let task = speaking.send(&spec).task().known_of(made);
+    in_every_dialect(|client, observer| {
+        let (spec, made) = (in_own_context("done", client), client.dialect.variant.generation);
+        let task = client.send(&spec).task().without_generated_ids(made);
         let mut expects = Expected::begun(&task.id, spec.context.as_deref().unwrap(), &spec);
         expects.done();
-        assert_eq!(task, expects.in_form(speaking.form(), made));
-        assert_eq!(speaking.about(Op::Get, &task).unwrap(), task);
+        assert_eq!(task, expects.in_form(client.form(), made));
+        assert_eq!(client.about(Op::Get, &task).unwrap(), task);
         let target = super::client::Target { id: task.id, made };
         assert_eq!(observer.get(&target).unwrap(), expects.in_form(Form::V1, made));
     });
@@ -171,21 +171,21 @@ fn dialect_client_and_1_0_observer_see_the_same_task() {
 
 #[test]
 fn stream_in_every_dialect_has_the_expected_events() {
-    in_every_dialect(|speaking, _| {
-        let (spec, made) = (said("done", speaking), speaking.spoken.variant.generation);
-        let seen = speaking.events(Op::Stream, speaking.params(&spec));
+    in_every_dialect(|client, _| {
+        let (spec, made) = (in_own_context("done", client), client.dialect.variant.generation);
+        let seen = client.events(Op::Stream, client.params(&spec));
         let (id, context) = match &seen[0].event {
             Event::Task(task) => (task.id.clone(), task.context.clone()),
             Event::Status { task, .. } => (task.clone(), String::new()),
             other => panic!("{other:?}"),
         };
         let mut expects = Expected::begun(&id, &context, &spec);
-        let mut told = vec![expects.shown()];
-        told.extend(expects.done());
-        let form = speaking.form();
-        let mut expected = stream_in(form, made, &told);
-        if !speaking.spoken.streams_tasks {
-            expected[0] = stream_in(Form::V01, made, &told[..1]).remove(0);
+        let mut events = vec![expects.shown()];
+        events.extend(expects.done());
+        let form = client.form();
+        let mut expected = stream_in(form, made, &events);
+        if !client.dialect.streams_tasks {
+            expected[0] = stream_in(Form::V01, made, &events[..1]).remove(0);
         }
         assert_eq!(seen, expected);
     });
@@ -193,73 +193,73 @@ fn stream_in_every_dialect_has_the_expected_events() {
 
 #[test]
 fn cancel_in_a_dialect_is_seen_by_the_1_0_observer() {
-    in_every_dialect(|speaking, observer| {
-        let (spec, made) = (said("hold", speaking), speaking.spoken.variant.generation);
-        let mut task = speaking.send(&spec).task();
+    in_every_dialect(|client, observer| {
+        let (spec, made) = (in_own_context("hold", client), client.dialect.variant.generation);
+        let mut task = client.send(&spec).task();
         task.context = spec.context.clone().unwrap();
-        let canceled = speaking.about(Op::Cancel, &task).unwrap();
+        let canceled = client.about(Op::Cancel, &task).unwrap();
         assert_eq!((&canceled.id, canceled.state.as_str()), (&task.id, "canceled"));
         let target = super::client::Target { id: task.id.clone(), made };
         assert_eq!(observer.get(&target).unwrap().state, "canceled");
-        match speaking.about(Op::Cancel, &task) {
+        match client.about(Op::Cancel, &task) {
             Ok(again) => assert!(made == V1 && again == canceled),
             Err(fault) => {
                 assert_ne!(made, V1, "{fault:?}");
-                assert_named(speaking.spoken, &fault, "TaskNotCancelableError");
+                assert_named(client.dialect, &fault, "TaskNotCancelableError");
             }
         }
     });
 }
 
-fn assert_named(spoken: &Spoken, fault: &Fault, name: &str) {
-    let said = fault.reason.as_deref();
-    assert_eq!(said, spoken.names_errors.then_some(name), "{}: {fault:?}", spoken.name);
+fn assert_named(dialect: &Dialect, fault: &Fault, name: &str) {
+    let reason = fault.reason.as_deref();
+    assert_eq!(reason, dialect.names_errors.then_some(name), "{}: {fault:?}", dialect.name);
     assert!(!fault.message.is_empty());
 }
 
 #[test]
 fn unknown_task_is_reported_by_name_if_dialect_names_errors() {
-    in_every_dialect(|speaking, _| {
-        let nobody = Expected::begun("nobody", "nowhere", &say("x")).task;
+    in_every_dialect(|client, _| {
+        let missing = Expected::begun("nobody", "nowhere", &text_spec("x")).task;
         for op in [Op::Get, Op::Cancel] {
-            let fault = speaking.about(op, &nobody).unwrap_err();
-            assert_named(speaking.spoken, &fault, "TaskNotFoundError");
+            let fault = client.about(op, &missing).unwrap_err();
+            assert_named(client.dialect, &fault, "TaskNotFoundError");
         }
     });
 }
 
 #[test]
 fn direct_message_is_a_message_or_a_completed_task() {
-    in_every_dialect(|speaking, _| {
-        let spec = said("ping", speaking);
-        let (message, state): (Message, _) = match speaking.send(&spec) {
+    in_every_dialect(|client, _| {
+        let spec = in_own_context("ping", client);
+        let (message, state): (Message, _) = match client.send(&spec) {
             Answer::Message(message) => (message, None),
-            Answer::Task(task) => (task.says.expect("a message"), Some(task.state)),
+            Answer::Task(task) => (task.message.expect("a message"), Some(task.state)),
         };
         assert_eq!(message.first_text(), "pong");
-        let expected = (!speaking.spoken.has_messages).then(|| "completed".to_owned());
+        let expected = (!client.dialect.has_messages).then(|| "completed".to_owned());
         assert_eq!(state, expected);
     });
 }
 
 #[test]
 fn subscribe_in_a_dialect_resumes_after_the_last_event() {
-    in_every_dialect(|speaking, observer| {
-        if !speaking.spoken.has_subscribe {
+    in_every_dialect(|client, observer| {
+        if !client.dialect.has_subscribe {
             return;
         }
-        let spec = said("hold", speaking);
-        let task = speaking.send(&spec).task();
+        let spec = in_own_context("hold", client);
+        let task = client.send(&spec).task();
         let context = spec.context.as_deref().unwrap();
         let mut expects = Expected::begun(&task.id, context, &spec);
         expects.status("working", "");
         let after = Some((expects.seq, super::client::By::Field));
-        let made = speaking.spoken.variant.generation;
+        let made = client.dialect.variant.generation;
         let params = json!({"id": task.id});
-        let ask = Ask { after, ..Ask::new(Op::Subscribe, params) };
-        let mut items = speaking.link.open(&ask).expect("a stream");
-        let told = super::streams::finish(observer, &mut expects);
+        let call = Call { after, ..Call::new(Op::Subscribe, params) };
+        let mut items = client.link.open(&call).expect("a stream");
+        let events = super::streams::finish(observer, &mut expects);
         let seen: Vec<_> = std::iter::from_fn(|| next(&mut *items)).collect();
-        assert_eq!(seen, stream_in(speaking.form(), made, &told));
+        assert_eq!(seen, stream_in(client.form(), made, &events));
     });
 }

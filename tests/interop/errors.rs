@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    client::{Ask, By, Client, Fault, Junk, Op},
-    message_spec::{MessageSpec, say},
+    client::{By, Call, Client, Fault, Junk, Op},
+    message_spec::{MessageSpec, text_spec},
     model::{Content, Part, V01, V1, V03},
     server::Server,
     variants::{Binding, Speaker, VARIANTS, Variant, every_way},
@@ -113,8 +113,8 @@ pub fn assert_fault(variant: Variant, op: Op, name: &str, fault: &Fault) {
         Binding::Grpc if variant.generation == V03 && name != "MethodNotFound" => {
             assert_eq!(fault.status.as_deref(), Some(row.status_v03()), "{what}");
             // Wire §2.4: `<ErrorName>: <text>`.
-            let (said, text) = fault.message.split_once(": ").expect(&what);
-            assert_eq!((said, text.is_empty()), (&*row.error_name(), false), "{what}");
+            let (error_name, text) = fault.message.split_once(": ").expect(&what);
+            assert_eq!((error_name, text.is_empty()), (&*row.error_name(), false), "{what}");
         }
         Binding::Grpc => {
             // An unknown rpc is an error of gRPC itself (wire §2.3: UNIMPLEMENTED with js).
@@ -178,22 +178,22 @@ fn in_every_way(server: &Server, mut scenario: impl FnMut(&mut Client)) {
     }
 }
 
-fn assert_refused(client: &mut Client, name: &str, ask: &Ask) {
-    let fault = client.fault(ask);
-    assert_fault(client.variant, ask.op, name, &fault);
+fn assert_refused(client: &mut Client, name: &str, call: &Call) {
+    let fault = client.fault(call);
+    assert_fault(client.variant, call.op, name, &fault);
 }
 
-fn send(client: &Client, op: Op, spec: &MessageSpec) -> Ask {
-    Ask::new(op, client.variant.value_form(client.variant.form()).send_params(spec))
+fn send(client: &Client, op: Op, spec: &MessageSpec) -> Call {
+    Call::new(op, client.variant.value_form(client.variant.form()).send_params(spec))
 }
 
-fn about(op: Op, id: &str) -> Ask {
-    Ask::new(op, json!({"id": id}))
+fn about(op: Op, id: &str) -> Call {
+    Call::new(op, json!({"id": id}))
 }
 
 /// A task that has ended.
 fn ended(client: &mut Client) -> super::model::Task {
-    client.send(&say("done")).expect("an answer").task()
+    client.send(&text_spec("done")).expect("an answer").task()
 }
 
 #[test]
@@ -237,11 +237,11 @@ fn unknown_tasks_are_not_found_by_any_operation() {
         if client.variant.names_tasks() {
             return;
         }
-        let mut spec = say("done");
+        let mut spec = text_spec("done");
         spec.task = Some("nowhere".to_owned());
         for op in [Op::Send, Op::Stream] {
-            let ask = send(client, op, &spec);
-            assert_refused(client, "TaskNotFound", &ask);
+            let call = send(client, op, &spec);
+            assert_refused(client, "TaskNotFound", &call);
         }
     });
 }
@@ -251,11 +251,11 @@ fn finished_task_rejects_message_cancel_and_subscribe() {
     let server = Server::start();
     by_hand(&server, |client| {
         for text in ["done", "refuse", "fail"] {
-            let task = client.send(&say(text)).expect("an answer").task();
-            let again = say("more").to(&task);
+            let task = client.send(&text_spec(text)).expect("an answer").task();
+            let again = text_spec("more").to(&task);
             for op in [Op::Send, Op::Stream] {
-                let ask = send(client, op, &again);
-                assert_refused(client, "TerminalTask", &ask);
+                let call = send(client, op, &again);
+                assert_refused(client, "TerminalTask", &call);
             }
             assert_refused(client, "TaskNotCancelable", &about(Op::Cancel, &task.id));
             // Wire §2.5: UnsupportedOperation, although 0.1 has its own code for sends.
@@ -268,13 +268,13 @@ fn finished_task_rejects_message_cancel_and_subscribe() {
 fn invalid_message_is_rejected_naming_its_field() {
     let server = Server::start();
     by_hand(&server, |client| {
-        let task = client.send(&say("ask")).expect("an answer").task();
-        let empty = MessageSpec { parts: Vec::new(), ..say("") };
-        let elsewhere = say("more").to(&task).within("elsewhere");
+        let task = client.send(&text_spec("ask")).expect("an answer").task();
+        let empty = MessageSpec { parts: Vec::new(), ..text_spec("") };
+        let elsewhere = text_spec("more").to(&task).within("elsewhere");
         for op in [Op::Send, Op::Stream] {
             for spec in [&empty, &elsewhere] {
-                let ask = send(client, op, spec);
-                let fault = client.fault(&ask);
+                let call = send(client, op, spec);
+                let fault = client.fault(&call);
                 assert_fault(client.variant, op, "InvalidParams", &fault);
                 assert!(client.variant.names_fields() != fault.fields.is_empty(), "{fault:?}");
             }
@@ -282,7 +282,7 @@ fn invalid_message_is_rejected_naming_its_field() {
         // A missing id: a REST path always has one.
         if client.variant.binding != Binding::Rest {
             for op in [Op::Get, Op::Cancel, Op::Subscribe] {
-                assert_refused(client, "InvalidParams", &Ask::new(op, json!({})));
+                assert_refused(client, "InvalidParams", &Call::new(op, json!({})));
             }
         }
         // The task got none of these messages.
@@ -295,7 +295,7 @@ fn invalid_message_is_rejected_naming_its_field() {
 fn push_configs_are_rejected_by_a_server_without_push() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let task = client.send(&say("hold")).expect("an answer").task();
+        let task = client.send(&text_spec("hold")).expect("an answer").task();
         let url = "http://127.0.0.1:9/hook";
         // Our client takes params in the form of 1.0 for every generation.
         let params = match (client.variant.speaker, client.variant.generation) {
@@ -303,21 +303,21 @@ fn push_configs_are_rejected_by_a_server_without_push() {
             (_, V03) => json!({"taskId": task.id, "pushNotificationConfig": {"url": url}}),
             (_, V01) => json!({"id": task.id, "pushNotificationConfig": {"url": url}}),
         };
-        assert_refused(client, "PushNotificationNotSupported", &Ask::new(Op::PushSet, params));
-        let mut ask = send(client, Op::Send, &say("done"));
+        assert_refused(client, "PushNotificationNotSupported", &Call::new(Op::PushSet, params));
+        let mut call = send(client, Op::Send, &text_spec("done"));
         match client.variant.value_form(client.variant.form()) {
-            super::model::Form::V01 => ask.params["pushNotification"] = json!({"url": url}),
+            super::model::Form::V01 => call.params["pushNotification"] = json!({"url": url}),
             super::model::Form::V03 => {
-                ask.params["configuration"]["pushNotificationConfig"] = json!({"url": url});
+                call.params["configuration"]["pushNotificationConfig"] = json!({"url": url});
             }
             super::model::Form::Proto03 => {
-                ask.params["configuration"]["pushNotification"] = json!({"url": url});
+                call.params["configuration"]["pushNotification"] = json!({"url": url});
             }
             super::model::Form::V1 | super::model::Form::Canonical => {
-                ask.params["configuration"]["taskPushNotificationConfig"] = json!({"url": url});
+                call.params["configuration"]["taskPushNotificationConfig"] = json!({"url": url});
             }
         }
-        assert_refused(client, "PushNotificationNotSupported", &ask);
+        assert_refused(client, "PushNotificationNotSupported", &call);
     });
 }
 
@@ -327,8 +327,8 @@ fn part_with_unsupported_media_type_is_rejected() {
     by_hand(&server, |client| {
         let image = Part::of(Content::Raw("AAAA".to_owned())).file("a.png", "image/png");
         for op in [Op::Send, Op::Stream] {
-            let ask = send(client, op, &say("done").with(std::slice::from_ref(&image)));
-            assert_refused(client, "ContentTypeNotSupported", &ask);
+            let call = send(client, op, &text_spec("done").with(std::slice::from_ref(&image)));
+            assert_refused(client, "ContentTypeNotSupported", &call);
         }
     });
 }
@@ -337,18 +337,18 @@ fn part_with_unsupported_media_type_is_rejected() {
 fn an_unknown_version_is_refused_by_every_operation() {
     let server = Server::start();
     by_hand(&server, |client| {
-        let task = client.send(&say("hold")).expect("an answer").task();
-        let mut asks: Vec<Ask> = Vec::new();
+        let task = client.send(&text_spec("hold")).expect("an answer").task();
+        let mut calls: Vec<Call> = Vec::new();
         for op in [Op::Send, Op::Stream] {
-            asks.push(send(client, op, &say("done")));
+            calls.push(send(client, op, &text_spec("done")));
         }
         for op in [Op::Get, Op::Cancel, Op::Subscribe] {
-            asks.push(about(op, &task.id));
+            calls.push(about(op, &task.id));
         }
-        for ask in asks {
+        for call in calls {
             for by in [By::Field, By::Query] {
-                let ask = Ask { version: Some(("99.0", by)), ..ask.clone() };
-                assert_refused(client, "VersionNotSupported", &ask);
+                let call = Call { version: Some(("99.0", by)), ..call.clone() };
+                assert_refused(client, "VersionNotSupported", &call);
             }
         }
         let target = client.target(&task);
@@ -360,9 +360,9 @@ fn an_unknown_version_is_refused_by_every_operation() {
 fn server_without_streaming_rejects_stream_and_subscribe() {
     let server = Server::with(&["--no-streaming"]);
     by_hand(&server, |client| {
-        let task = client.send(&say("hold")).expect("an answer").task();
-        let ask = send(client, Op::Stream, &say("done"));
-        assert_refused(client, "NoStreaming", &ask);
+        let task = client.send(&text_spec("hold")).expect("an answer").task();
+        let call = send(client, Op::Stream, &text_spec("done"));
+        assert_refused(client, "NoStreaming", &call);
         assert_refused(client, "NoStreaming", &about(Op::Subscribe, &task.id));
     });
 }
@@ -375,9 +375,9 @@ fn unconfigured_extended_card_is_not_served() {
             // Wire §1.3: 0.1 has no extended card.
             return;
         }
-        let ask = Ask::new(Op::ExtendedCard, json!({}));
+        let call = Call::new(Op::ExtendedCard, json!({}));
         if client.variant.has_one_card() {
-            let card = client.link.call(&ask).expect("a card");
+            let card = client.link.call(&call).expect("a card");
             assert_ne!(card["supportsAuthenticatedExtendedCard"], true, "{card}");
             assert_ne!(card["capabilities"]["extendedAgentCard"], true, "{card}");
             return;
@@ -385,7 +385,7 @@ fn unconfigured_extended_card_is_not_served() {
         // 0.3 has a code for it; in 1.0 that code is for a card that is announced and missing.
         let is_v1 = client.variant.generation == V1;
         let name = if is_v1 { "UnsupportedOperation" } else { "ExtendedCardNotConfigured" };
-        assert_refused(client, name, &ask);
+        assert_refused(client, name, &call);
     });
 }
 
@@ -393,15 +393,15 @@ fn unconfigured_extended_card_is_not_served() {
 fn stream_above_streams_max_is_rejected_until_another_ends() {
     let server = Server::with(&["--limit", "streams_max=1"]);
     by_hand(&server, |client| {
-        let mut first = client.stream(&say("hold")).expect("a stream");
+        let mut first = client.stream(&text_spec("hold")).expect("a stream");
         let (id, _) = first.begin();
-        let ask = send(client, Op::Stream, &say("done"));
-        assert_refused(client, "Overloaded", &ask);
+        let call = send(client, Op::Stream, &text_spec("done"));
+        assert_refused(client, "Overloaded", &call);
         client
             .cancel(&super::client::Target { id, made: client.variant.generation })
             .expect("a task");
         first.rest();
-        let second = client.stream(&say("done")).expect("a stream");
+        let second = client.stream(&text_spec("done")).expect("a stream");
         second.rest();
     });
 }
@@ -411,7 +411,7 @@ fn invalid_list_params_and_lists_before_1_0_are_rejected() {
     let server = Server::start();
     by_hand(&server, |client| {
         if !client.variant.lists() {
-            let fault = client.fault(&Ask::new(Op::List, json!({})));
+            let fault = client.fault(&Call::new(Op::List, json!({})));
             assert_fault(client.variant, Op::List, "MethodNotFound", &fault);
             return;
         }
@@ -423,7 +423,7 @@ fn invalid_list_params_and_lists_before_1_0_are_rejected() {
             ("historyLength", json!(-1)),
         ] {
             let params: Value = json!({key: value});
-            assert_refused(client, "InvalidParams", &Ask::new(Op::List, params));
+            assert_refused(client, "InvalidParams", &Call::new(Op::List, params));
         }
         // A value that a protobuf cannot express.
         if client.variant.is_json() {
@@ -431,7 +431,7 @@ fn invalid_list_params_and_lists_before_1_0_are_rejected() {
                 [("status", json!("TASK_STATE_DONE")), ("statusTimestampAfter", json!("yesterday"))]
             {
                 let params: Value = json!({key: value});
-                assert_refused(client, "InvalidParams", &Ask::new(Op::List, params));
+                assert_refused(client, "InvalidParams", &Call::new(Op::List, params));
             }
         }
     });

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     http::{Blocks, Http, Request},
     model::{V1, V03},
-    place::Place,
+    place::Endpoint,
     variants::{Binding, Variant},
 };
 use crate::support::reply::Reply;
@@ -18,7 +18,7 @@ pub struct Approach {
     /// `""` for the root, or `/langsmith`.
     pub path: String,
     pub fields: Vec<(&'static str, String)>,
-    pub heard: Heard,
+    pub replies: Replies,
     /// gRPC messages are JSON, as in dialect a2a_rust.
     pub has_json_messages: bool,
 }
@@ -26,9 +26,9 @@ pub struct Approach {
 /// All replies, parsed or not. For gRPC the trailers follow the fields; a WebSocket message has
 /// only a body.
 #[derive(Clone, Default)]
-pub struct Heard(Arc<Mutex<Vec<Reply>>>);
+pub struct Replies(Arc<Mutex<Vec<Reply>>>);
 
-impl Heard {
+impl Replies {
     fn all(&self) -> MutexGuard<'_, Vec<Reply>> {
         self.0.lock().expect("no panic elsewhere")
     }
@@ -84,14 +84,14 @@ impl Approach {
 
     /// Another client of the same kind, with its own replies.
     pub fn again(&self) -> Approach {
-        Approach { heard: Heard::default(), ..self.clone() }
+        Approach { replies: Replies::default(), ..self.clone() }
     }
 
     /// The URL for opening a WebSocket.
-    pub fn ws_url(&self, place: &Place) -> String {
+    pub fn ws_url(&self, endpoint: &Endpoint) -> String {
         let path = if self.path.is_empty() { "/" } else { &self.path };
         // Requests the sequence numbers of events, which strict clients ignore.
-        format!("ws://{}{path}?eventIds=1", place.addr)
+        format!("ws://{}{path}?eventIds=1", endpoint.addr)
     }
 }
 
@@ -120,16 +120,16 @@ impl Approaching {
 }
 
 impl Http for Approaching {
-    fn ask(&mut self, request: &Request) -> Reply {
+    fn fetch(&mut self, request: &Request) -> Reply {
         let request = self.request(request);
-        let reply = self.http.ask(&request);
-        self.approach.heard.note(&reply);
+        let reply = self.http.fetch(&request);
+        self.approach.replies.note(&reply);
         reply
     }
 
     fn open(&mut self, request: &Request) -> Result<Box<dyn Blocks>, Reply> {
         let request = self.request(request);
         let opened = self.http.open(&request);
-        opened.inspect_err(|reply| self.approach.heard.note(reply))
+        opened.inspect_err(|reply| self.approach.replies.note(reply))
     }
 }

@@ -40,9 +40,9 @@ pub struct Expected {
     /// task before the turn, and before the first turn there is none.
     base: u64,
     /// All messages, in order.
-    said: Vec<Message>,
+    messages: Vec<Message>,
     /// The message that is still in the status; the others are history (wire §5.1).
-    saying: Option<usize>,
+    current: Option<usize>,
 }
 
 impl Expected {
@@ -52,12 +52,12 @@ impl Expected {
             id: id.to_owned(),
             context: context.to_owned(),
             state: "submitted".to_owned(),
-            says: None,
+            message: None,
             artifacts: Vec::new(),
-            history: vec![told(spec)],
+            history: vec![message_of(spec)],
             metadata: Value::Null,
         };
-        Expected { said: task.history.clone(), task, seq: 1, base: 1, saying: None }
+        Expected { messages: task.history.clone(), task, seq: 1, base: 1, current: None }
     }
 
     /// The current task, as a stream or an answer shows it.
@@ -66,31 +66,32 @@ impl Expected {
     }
 
     /// Another message.
-    pub fn told(&mut self, spec: &MessageSpec) {
+    pub fn add_message(&mut self, spec: &MessageSpec) {
         self.base = 0;
-        self.said.push(told(spec));
+        self.messages.push(message_of(spec));
         self.remember();
     }
 
     fn remember(&mut self) {
-        let said = self.said.iter().enumerate();
-        let history = said.filter(|(at, _)| Some(*at) != self.saying);
+        let messages = self.messages.iter().enumerate();
+        let history = messages.filter(|(at, _)| Some(*at) != self.current);
         self.task.history = history.map(|(_, message)| message.clone()).collect();
     }
 
     /// The agent changes the state; at input-required a stream of 0.3 ends.
-    pub fn status(&mut self, state: &str, says: &str) -> Numbered {
+    pub fn status(&mut self, state: &str, message: &str) -> Numbered {
         self.seq += 1;
         self.task.state = state.to_owned();
         let id = format!("{}-{}", self.task.id, self.seq - self.base);
-        self.task.says = (!says.is_empty()).then(|| Message::says(&id, Role::Agent, says));
-        self.saying = self.task.says.as_ref().map(|_| self.said.len());
-        self.said.extend(self.task.says.clone());
+        self.task.message =
+            (!message.is_empty()).then(|| Message::of_text(&id, Role::Agent, message));
+        self.current = self.task.message.as_ref().map(|_| self.messages.len());
+        self.messages.extend(self.task.message.clone());
         self.remember();
         let event = Event::Status {
             task: self.task.id.clone(),
             state: state.to_owned(),
-            says: self.task.says.clone(),
+            message: self.task.message.clone(),
             last: Last(Some(is_terminal(state) || state == "input-required")),
         };
         Numbered { seq: Some(self.seq), event }
@@ -98,10 +99,10 @@ impl Expected {
 
     fn artifact(&mut self, artifact: Artifact, append: bool, last_chunk: bool) -> Numbered {
         self.seq += 1;
-        let known = self.task.artifacts.iter_mut().find(|known| known.id == artifact.id);
-        match known {
-            Some(known) if append => known.parts.extend_from_slice(&artifact.parts),
-            Some(known) => *known = artifact.clone(),
+        let existing = self.task.artifacts.iter_mut().find(|existing| existing.id == artifact.id);
+        match existing {
+            Some(existing) if append => existing.parts.extend_from_slice(&artifact.parts),
+            Some(existing) => *existing = artifact.clone(),
             None => self.task.artifacts.push(artifact.clone()),
         }
         let task = self.task.id.clone();
@@ -137,11 +138,11 @@ impl Expected {
 
     /// The task in a form, without what its maker's generation cannot determine.
     pub fn in_form(&self, form: Form, made: Gen) -> Task {
-        self.task.clone().known_of(made).shown_in(form)
+        self.task.clone().without_generated_ids(made).shown_in(form)
     }
 }
 
-fn told(spec: &MessageSpec) -> Message {
+fn message_of(spec: &MessageSpec) -> Message {
     Message {
         id: spec.id.clone(),
         role: Role::User,
@@ -153,8 +154,9 @@ fn told(spec: &MessageSpec) -> Message {
 }
 
 /// The events of a stream in a form, with their numbers, for a task of this generation.
-pub fn stream_in(form: Form, made: Gen, told: &[Numbered]) -> Vec<Numbered> {
-    let events: Vec<Event> = told.iter().map(|one| one.event.clone().known_of(made)).collect();
+pub fn stream_in(form: Form, made: Gen, expected: &[Numbered]) -> Vec<Numbered> {
+    let events: Vec<Event> =
+        expected.iter().map(|one| one.event.clone().without_generated_ids(made)).collect();
     let shown = super::model::stream_in(form, &events).into_iter();
-    shown.zip(told).map(|(event, one)| Numbered { seq: one.seq, event }).collect()
+    shown.zip(expected).map(|(event, one)| Numbered { seq: one.seq, event }).collect()
 }

@@ -4,9 +4,9 @@ use std::{cell::Cell, collections::HashMap, fmt::Write as _, net::TcpListener};
 
 use super::{
     client::{Client, Filter, Target},
-    message_spec::{MessageSpec, say},
+    message_spec::{MessageSpec, text_spec},
     model::Numbered,
-    place::Place,
+    place::Endpoint,
     server::Server,
     variants::{OBSERVER, Variant, every_way},
 };
@@ -49,7 +49,7 @@ fn seen_by(client: &mut Client, label: &str) -> String {
     let next = Cell::new(0);
     let fresh = |text: &str| {
         next.set(next.get() + 1);
-        MessageSpec { id: format!("{label}-{}", next.get()), ..say(text) }
+        MessageSpec { id: format!("{label}-{}", next.get()), ..text_spec(text) }
     };
     for text in ["done", "ping", "refuse", "fail", "slow", "no such scenario"] {
         if let Ok(answer) = client.send(&fresh(text)) {
@@ -62,11 +62,11 @@ fn seen_by(client: &mut Client, label: &str) -> String {
     // In 0.1 a stream does not end at auth-required.
     plain.add(&client.send(&fresh("sign in")));
     // A task that asks, and continues with the next message.
-    let asked = client.send(&fresh("ask")).expect("an answer").task();
-    plain.add(&asked);
-    let stream = client.stream(&fresh("done").to(&asked)).expect("a stream").rest();
+    let paused = client.send(&fresh("ask")).expect("an answer").task();
+    plain.add(&paused);
+    let stream = client.stream(&fresh("done").to(&paused)).expect("a stream").rest();
     plain.add(&stream);
-    let target: Target = client.target(&asked);
+    let target: Target = client.target(&paused);
     plain.add(&client.get(&target));
     plain.add(&client.cancel(&target).err());
     // A task that runs, is followed and canceled.
@@ -137,15 +137,15 @@ fn unused_address() -> [String; 2] {
 /// A server with these flags, for other agents than the scenarios' own.
 fn started(flags: &[&str]) -> Server {
     let binary = Binary::start(&[&["--no-push"], flags].concat());
-    let place = Place { addr: binary.addr(), trust: None, authority: None };
-    Server { binary, place }
+    let endpoint = Endpoint { addr: binary.addr(), trust: None, authority: None };
+    Server { binary, endpoint }
 }
 
 #[test]
 fn an_agent_that_calls_itself_is_refused_at_hops_max() {
     let [at, agent] = unused_address();
     let server = started(&["--listen", &at, "--agent", &agent, "--limit", "hops_max=4"]);
-    let fault = server.observer().send(&say("again")).unwrap_err();
+    let fault = server.observer().send(&text_spec("again")).unwrap_err();
     assert_eq!(fault.reason.as_deref(), Some("LOOP_DETECTED"), "{fault:?}");
     assert!(server.observer().list(&Filter::default()).unwrap().tasks.is_empty());
 }
@@ -154,11 +154,11 @@ fn an_agent_that_calls_itself_is_refused_at_hops_max() {
 fn an_unreachable_upstream_is_tried_again_at_the_next_message() {
     let [at, agent] = unused_address();
     let gateway = started(&["--agent", &agent]);
-    let fault = gateway.observer().send(&say("done")).unwrap_err();
+    let fault = gateway.observer().send(&text_spec("done")).unwrap_err();
     assert!(fault.message.starts_with("the upstream agent cannot be reached"), "{fault:?}");
     let script = concat!("script:", env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
     let _upstream = Binary::start(&["--no-push", "--listen", &at, "--agent", script]);
-    let task = gateway.observer().send(&say("done")).expect("an answer").task();
+    let task = gateway.observer().send(&text_spec("done")).expect("an answer").task();
     assert_eq!(task.state, "completed");
 }
 
@@ -167,7 +167,7 @@ fn a_cancel_reaches_the_upstream_task() {
     let upstream = Server::start();
     let gateway = Server::relaying(&upstream, "1.0", "jsonrpc");
     let mut client = gateway.observer();
-    let held = client.send(&say("hold").at_once()).expect("an answer").task();
+    let held = client.send(&text_spec("hold").at_once()).expect("an answer").task();
     let running = Filter { state: Some("working"), ..Filter::default() };
     assert_eq!(upstream.observer().list(&running).unwrap().tasks.len(), 1);
     let target = client.target(&held);
@@ -180,11 +180,11 @@ fn messages_to_a_relayed_task_do_not_duplicate_its_chunks() {
     let upstream = Server::start();
     let gateway = Server::relaying(&upstream, "1.0", "jsonrpc");
     let mut client = gateway.observer();
-    let held = client.send(&say("hold").at_once()).expect("an answer").task();
+    let held = client.send(&text_spec("hold").at_once()).expect("an answer").task();
     for text in ["chunk", "chunk more", "chunk last"] {
-        client.send(&say(text).to(&held).at_once()).expect("an answer");
+        client.send(&text_spec(text).to(&held).at_once()).expect("an answer");
     }
-    let ended = client.send(&say("end").to(&held)).expect("an answer").task();
+    let ended = client.send(&text_spec("end").to(&held)).expect("an answer").task();
     assert_eq!((ended.state.as_str(), ended.artifacts.len()), ("completed", 1));
     assert_eq!(ended.artifacts[0].parts.len(), 3, "{:?}", ended.artifacts);
 }
@@ -195,12 +195,12 @@ fn an_upstream_without_streams_is_polled_until_its_task_ends() {
     let gateway = Server::relaying(&upstream, "1.0", "jsonrpc");
     let mut client = gateway.observer();
     for (text, artifacts) in [("done", 2), ("slow", 1)] {
-        let task = client.send(&say(text)).expect("an answer").task();
+        let task = client.send(&text_spec(text)).expect("an answer").task();
         assert_eq!((task.state.as_str(), task.artifacts.len()), ("completed", artifacts), "{text}");
     }
-    let asked = client.send(&say("ask")).expect("an answer").task();
-    assert_eq!(asked.state, "input-required");
-    let task = client.send(&say("done").to(&asked)).expect("an answer").task();
+    let paused = client.send(&text_spec("ask")).expect("an answer").task();
+    assert_eq!(paused.state, "input-required");
+    let task = client.send(&text_spec("done").to(&paused)).expect("an answer").task();
     assert_eq!((task.state.as_str(), task.artifacts.len()), ("completed", 2));
     assert_eq!(task.shows(), ["ask", "What next?", "done"]);
 }

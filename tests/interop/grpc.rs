@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use super::{
-    client::{Ask, Fault, Item, Items, Junk, Link, Op},
-    exchange::{Approach, Heard},
+    client::{Call, Fault, Item, Items, Junk, Link, Op},
+    exchange::{Approach, Replies},
     h2::{Http2, Incoming},
     jsonrpc::version,
     model::Gen,
@@ -73,11 +73,11 @@ fn rpc(op: Op, generation: Gen) -> Rpc {
 }
 
 /// Wire §4.2: 0.3 names resources, not ids.
-fn params(ask: &Ask, generation: Gen) -> Value {
-    if generation == Gen::V1 || matches!(ask.op, Op::Send | Op::Stream) {
-        return ask.params.clone();
+fn params(call: &Call, generation: Gen) -> Value {
+    if generation == Gen::V1 || matches!(call.op, Op::Send | Op::Stream) {
+        return call.params.clone();
     }
-    let mut params = ask.params.clone();
+    let mut params = call.params.clone();
     let members = params.as_object_mut().expect("params");
     if let Some(id) = members.remove("id") {
         members.insert("name".to_owned(), json!(format!("tasks/{}", id.as_str().expect("an id"))));
@@ -158,7 +158,7 @@ struct Answer {
     head: HeaderMap,
     incoming: Incoming,
     received: Vec<u8>,
-    heard: Heard,
+    replies: Replies,
     /// All of the messages.
     body: Vec<u8>,
 }
@@ -171,7 +171,7 @@ impl Answer {
         };
         let all = self.head.iter().chain(trailers.iter().flatten());
         let (fields, body) = (all.map(field).collect(), std::mem::take(&mut self.body));
-        self.heard.note(&Reply { status: 200, fields, body, complete: true });
+        self.replies.note(&Reply { status: 200, fields, body, complete: true });
         fault(trailers.as_ref().unwrap_or(&self.head))
     }
 
@@ -215,7 +215,7 @@ impl Grpc {
         }
     }
 
-    fn ask(&self, method: &str, message: &[u8], more: &[(&'static str, String)]) -> Answer {
+    fn send(&self, method: &str, message: &[u8], more: &[(&'static str, String)]) -> Answer {
         let target = format!("/{}/{method}", self.package().service);
         let mut fields =
             vec![("te", "trailers".to_owned()), ("content-type", "application/grpc".to_owned())];
@@ -225,36 +225,36 @@ impl Grpc {
         let (head, incoming) = self.line.send("POST", &target, &fields, body);
         assert_eq!(head.status(), 200, "gRPC has its own statuses: {head:?}");
         assert_eq!(head.headers()["content-type"], "application/grpc", "{head:?}");
-        let (head, heard) = (head.headers().clone(), self.approach.heard.clone());
-        Answer { head, incoming, received: Vec::new(), heard, body: Vec::new() }
+        let (head, replies) = (head.headers().clone(), self.approach.replies.clone());
+        Answer { head, incoming, received: Vec::new(), replies, body: Vec::new() }
     }
 
-    fn begin(&self, ask: &Ask) -> Answer {
-        let (method, request, _) = rpc(ask.op, self.generation);
-        let message = self.package().write(request, &params(ask, self.generation));
+    fn begin(&self, call: &Call) -> Answer {
+        let (method, request, _) = rpc(call.op, self.generation);
+        let message = self.package().write(request, &params(call, self.generation));
         let mut fields = Vec::new();
         // Only metadata: gRPC has no query.
-        let version = version(ask, self.generation);
+        let version = version(call, self.generation);
         fields.extend(version.map(|(version, _)| ("a2a-version", version.to_owned())));
-        fields.extend(ask.after.map(|(seq, _)| ("a2a-last-event-id", seq.to_string())));
-        self.ask(method, &message, &fields)
+        fields.extend(call.after.map(|(seq, _)| ("a2a-last-event-id", seq.to_string())));
+        self.send(method, &message, &fields)
     }
 }
 
 impl Link for Grpc {
-    fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
-        let mut answer = self.begin(ask);
+    fn call(&mut self, call: &Call) -> Result<Value, Fault> {
+        let mut answer = self.begin(call);
         match answer.next() {
             Err(fault) => Err(fault.expect("a message or a fault")),
             Ok(message) => {
                 assert_eq!(answer.next(), Err(None), "one message, and OK");
-                Ok(self.package().read(rpc(ask.op, self.generation).2, &message))
+                Ok(self.package().read(rpc(call.op, self.generation).2, &message))
             }
         }
     }
 
-    fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault> {
-        let answer = self.begin(ask);
+    fn open(&mut self, call: &Call) -> Result<Box<dyn Items>, Fault> {
+        let answer = self.begin(call);
         let first = answer.head.get("a2a-event-id");
         let seq = first.map(|id| id.to_str().expect("text").parse().expect("a number"));
         Ok(Box::new(Stream { answer, seq, package: self.package() }))
@@ -262,8 +262,8 @@ impl Link for Grpc {
 
     fn junk(&mut self, junk: Junk) -> Option<Fault> {
         let mut answer = match junk {
-            Junk::Unreadable => self.ask("GetTask", &[0x0f, 0xff], &[]),
-            Junk::NoSuchMethod => self.ask("Nothing", &[], &[]),
+            Junk::Unreadable => self.send("GetTask", &[0x0f, 0xff], &[]),
+            Junk::NoSuchMethod => self.send("Nothing", &[], &[]),
             // Its methods are paths, and every readable payload is a message.
             Junk::NotARequest => return None,
             // With another type it is not gRPC.

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{
     http::{Blocks, Http, Request, is_stream},
-    place::Place,
+    place::Endpoint,
 };
 use crate::support::{
     binary::PATIENCE,
@@ -27,7 +27,7 @@ use crate::support::{
 pub struct Http2 {
     runtime: Arc<Runtime>,
     sender: SendRequest<Bytes>,
-    place: Place,
+    endpoint: Endpoint,
 }
 
 /// A response as it arrives.
@@ -37,18 +37,18 @@ pub struct Incoming {
 }
 
 impl Http2 {
-    pub fn new(place: &Place) -> Http2 {
+    pub fn new(endpoint: &Endpoint) -> Http2 {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let sender = runtime.block_on(async {
-            let socket = TcpStream::connect(place.addr).await.expect("a connection");
+            let socket = TcpStream::connect(endpoint.addr).await.expect("a connection");
             socket.set_nodelay(true).expect("no delay");
-            let Some(config) = place.trust_for("h2") else { return handshake(socket).await };
+            let Some(config) = endpoint.trust_for("h2") else { return handshake(socket).await };
             let connector = TlsConnector::from(config);
-            let socket = connector.connect(Place::name(), socket).await.expect("TLS");
+            let socket = connector.connect(Endpoint::name(), socket).await.expect("TLS");
             assert_eq!(socket.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
             handshake(socket).await
         });
-        Http2 { runtime: Arc::new(runtime), sender, place: place.clone() }
+        Http2 { runtime: Arc::new(runtime), sender, endpoint: endpoint.clone() }
     }
 
     /// Sends a request, and waits for the head of the response.
@@ -59,7 +59,7 @@ impl Http2 {
         fields: &[(&str, String)],
         body: Option<Bytes>,
     ) -> (Response<()>, Incoming) {
-        let uri = format!("{}://{}{target}", self.place.scheme(), self.place.addr);
+        let uri = format!("{}://{}{target}", self.endpoint.scheme(), self.endpoint.addr);
         let mut request = http::Request::builder().method(method).uri(uri);
         for (name, value) in fields {
             request = request.header(*name, value);
@@ -140,7 +140,7 @@ fn whole(mut reply: Reply, mut incoming: Incoming) -> Reply {
 }
 
 impl Http for Http2 {
-    fn ask(&mut self, request: &Request) -> Reply {
+    fn fetch(&mut self, request: &Request) -> Reply {
         let (reply, incoming) = self.exchange(request);
         whole(reply, incoming)
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::place::{Place, Socket};
+use super::place::{Endpoint, Socket};
 use crate::support::{
     binary::Line,
     reply::{Event, Reply},
@@ -26,7 +26,7 @@ pub trait Blocks {
 /// A version of HTTP.
 pub trait Http: Send {
     /// Requests a complete response.
-    fn ask(&mut self, request: &Request) -> Reply;
+    fn fetch(&mut self, request: &Request) -> Reply;
 
     /// Requests an event stream; any other response is an error.
     fn open(&mut self, request: &Request) -> Result<Box<dyn Blocks>, Reply>;
@@ -38,13 +38,13 @@ pub fn is_stream(reply: &Reply) -> bool {
 
 /// HTTP/1.1: one connection for answers, one for each stream.
 pub struct Http1 {
-    place: Place,
+    endpoint: Endpoint,
     line: Line<Box<dyn Socket>>,
 }
 
 impl Http1 {
-    pub fn new(place: &Place) -> Http1 {
-        Http1 { place: place.clone(), line: Line::over(place.dial()) }
+    pub fn new(endpoint: &Endpoint) -> Http1 {
+        Http1 { endpoint: endpoint.clone(), line: Line::over(endpoint.dial()) }
     }
 }
 
@@ -60,19 +60,19 @@ fn bytes(request: &Request, addr: SocketAddr) -> Vec<u8> {
 }
 
 impl Http for Http1 {
-    fn ask(&mut self, request: &Request) -> Reply {
-        self.line.write(&bytes(request, self.place.addr));
+    fn fetch(&mut self, request: &Request) -> Reply {
+        self.line.write(&bytes(request, self.endpoint.addr));
         let reply = self.line.reply();
         if reply.closes() {
             assert_eq!(self.line.read_to_end(), b"", "nothing comes behind it");
-            self.line = Line::over(self.place.dial());
+            self.line = Line::over(self.endpoint.dial());
         }
         reply
     }
 
     fn open(&mut self, request: &Request) -> Result<Box<dyn Blocks>, Reply> {
-        let mut line = Line::over(self.place.dial());
-        line.write(&bytes(request, self.place.addr));
+        let mut line = Line::over(self.endpoint.dial());
+        line.write(&bytes(request, self.endpoint.addr));
         loop {
             match line.peek() {
                 Some(reply) if is_stream(&reply) => {

@@ -4,16 +4,18 @@
 use serde_json::{Value, json};
 
 use super::{
-    client::{Ask, Op},
+    client::{Call, Op},
     errors::assert_fault,
     exchange::Approach,
     h2::Http2,
     http::{Http, Http1, Request},
     jsonrpc::method,
-    message_spec::{MessageSpec, say},
+    message_spec::{MessageSpec, text_spec},
     model::{Form, V01, V1, V03},
     server::Server,
-    theirs::{CLAIMED, Caller, NAMED, Person, alice, bob, get, hers, others, server, told, unlike},
+    theirs::{
+        CLAIMED, Caller, NAMED, Person, alice, bob, get, hers, others, server, unlike, without_id,
+    },
     variants::{Binding, Carrier, OBSERVER, VARIANTS, Variant},
 };
 
@@ -46,13 +48,13 @@ fn list_returns_only_the_callers_own_tasks() {
     hers(&server);
     let make = |person: &Person, context: &str| {
         let mut caller = Caller::new(&server, OBSERVER, person);
-        id_of(&caller.send(&say("done").within(context)).expect("a task"))
+        id_of(&caller.send(&text_spec("done").within(context)).expect("a task"))
     };
     // All their conversations have the same name.
     let own: Vec<String> = strangers().iter().map(|person| make(person, "shared")).collect();
     make(&alice(), "shared");
     let mut hers = Caller::new(&server, OBSERVER, &alice());
-    let page = hers.call(&Ask::new(Op::List, json!({"pageSize": 1}))).expect("a page");
+    let page = hers.call(&Call::new(Op::List, json!({"pageSize": 1}))).expect("a page");
     let token = page["nextPageToken"].as_str().expect("more than one task").to_owned();
     assert!(!token.is_empty(), "{page}");
     for variant in VARIANTS.iter().copied().filter(|variant| variant.lists()) {
@@ -62,21 +64,21 @@ fn list_returns_only_the_callers_own_tasks() {
         for (person, own) in all {
             let mut caller = Caller::new(&server, variant, &person);
             let mut list =
-                |params: Value| caller.call(&Ask::new(Op::List, params)).expect("a page");
+                |params: Value| caller.call(&Call::new(Op::List, params)).expect("a page");
             let own = std::slice::from_ref(own);
             assert_eq!(ids(&list(json!({}))), own, "{} {variant:?}", person.what);
             assert_eq!(ids(&list(json!({"contextId": "shared"}))), own);
             // The token of alice's next page shows another caller none of her tasks.
-            let ask = Ask::new(Op::List, json!({"pageSize": 1, "pageToken": token}));
-            match caller.call(&ask) {
+            let call = Call::new(Op::List, json!({"pageSize": 1, "pageToken": token}));
+            match caller.call(&call) {
                 Ok(page) => assert!(ids(&page).iter().all(|id| own.contains(id)), "{page}"),
                 Err(fault) => assert_fault(variant, Op::List, "InvalidParams", &fault),
             }
             // A context of alice's alone, and one that does not exist.
             let [hers, nobodys] = ["context-of-hold", "context-of-h0ld"].map(|context| {
                 let mut caller = Caller::new(&server, variant, &person);
-                caller.call(&Ask::new(Op::List, json!({"contextId": context}))).expect("a page");
-                told(&caller.heard.last(), context)
+                caller.call(&Call::new(Op::List, json!({"contextId": context}))).expect("a page");
+                without_id(&caller.replies.last(), context)
             });
             assert_eq!(hers, nobodys, "{} {variant:?}", person.what);
         }
@@ -89,18 +91,18 @@ fn context_or_reference_of_another_caller_reveals_nothing() {
     let hers = hers(&server);
     let list = |person: &Person, context: &str| {
         let mut caller = Caller::new(&server, OBSERVER, person);
-        ids(&caller.call(&Ask::new(Op::List, json!({"contextId": context}))).expect("a page"))
+        ids(&caller.call(&Call::new(Op::List, json!({"contextId": context}))).expect("a page"))
     };
     let before: Vec<_> = hers.iter().map(|task| list(&alice(), &task.context)).collect();
     for (index, &variant) in VARIANTS.iter().enumerate() {
         for person in others() {
             let task = &hers[index % hers.len()];
             let mut caller = Caller::new(&server, variant, &person);
-            let [known, unknown] = [task.target.id.clone(), unlike(&task.target.id)].map(|id| {
+            let [existing, unknown] = [task.target.id.clone(), unlike(&task.target.id)].map(|id| {
                 // Wire §1.9: neither 0.1 nor the proto of 0.3 has them.
                 let has_references = matches!(variant.form(), Form::V03 | Form::V1);
                 let references = if has_references { vec![id] } else { Vec::new() };
-                let spec = MessageSpec { references, ..say("ask").within(&task.context) };
+                let spec = MessageSpec { references, ..text_spec("ask").within(&task.context) };
                 let made = caller.send(&spec).expect("a task of its own");
                 let made = get(&server, &person, &caller.made(&made));
                 assert_eq!(made["contextId"], json!(task.context));
@@ -109,7 +111,7 @@ fn context_or_reference_of_another_caller_reveals_nothing() {
                 assert_eq!(history.len(), 1, "{made}");
                 made["status"]["state"].clone()
             });
-            assert_eq!(known, unknown);
+            assert_eq!(existing, unknown);
         }
     }
     let after: Vec<_> = hers.iter().map(|task| list(&alice(), &task.context)).collect();
@@ -130,13 +132,13 @@ fn message_ids_and_idempotency_keys_are_scoped_to_a_caller() {
             {
                 continue;
             }
-            let name = say("").id;
+            let name = text_spec("").id;
             let key = [("Idempotency-Key", format!("k-{name}"))];
             let by_id = [("A2A-Extensions", "urn:peregrine:idempotent-send:1".to_owned())];
             let more = if by_key { &key[..] } else { &by_id[..] };
             let spec = |text: &str, number: usize| {
                 let id = if by_key { format!("{name}-{number}") } else { name.clone() };
-                MessageSpec { id, ..say(text) }
+                MessageSpec { id, ..text_spec(text) }
             };
             let mut made = Vec::new();
             for (index, person) in everybody().iter().enumerate() {
@@ -172,7 +174,7 @@ fn message_ids_and_idempotency_keys_are_scoped_to_a_caller() {
 fn task_ids_chosen_by_0_1_clients_are_scoped_to_a_caller() {
     let server = server("apart-names");
     for variant in VARIANTS.iter().copied().filter(|variant| variant.names_tasks()) {
-        let spec = say("ask");
+        let spec = text_spec("ask");
         let mut seen = Vec::new();
         for person in everybody() {
             let mut caller = Caller::new(&server, variant, &person);
@@ -185,7 +187,7 @@ fn task_ids_chosen_by_0_1_clients_are_scoped_to_a_caller() {
         for (index, (person, target)) in seen.iter().enumerate() {
             let mut caller = Caller::new(&server, variant, person);
             let task = Some(target.id.clone());
-            caller.send(&MessageSpec { task, ..say("done") }).expect("its task");
+            caller.send(&MessageSpec { task, ..text_spec("done") }).expect("its task");
             for (other, (person, target)) in seen.iter().enumerate() {
                 let state = get(&server, person, target)["status"]["state"].clone();
                 let ended = other <= index;
@@ -199,7 +201,7 @@ fn task_ids_chosen_by_0_1_clients_are_scoped_to_a_caller() {
 fn stream_gets_no_events_caused_by_other_callers() {
     let server = server("apart-streams");
     let mut caller = Caller::new(&server, OBSERVER, &alice());
-    let task = caller.send(&say("hold")).expect("a task");
+    let task = caller.send(&text_spec("hold")).expect("a task");
     let target = caller.made(&task);
     let mut stream = caller.client.subscribe(&target).expect("a stream");
     stream.expect();
@@ -209,9 +211,9 @@ fn stream_gets_no_events_caused_by_other_callers() {
         for person in strangers() {
             let mut caller = Caller::new(&server, variant, &person);
             for op in [Op::Cancel, Op::Subscribe].into_iter().filter(|_| !variant.names_tasks()) {
-                caller.refused(&Ask::new(op, json!({"id": target.id})), &target.id);
+                caller.refused(&Call::new(op, json!({"id": target.id})), &target.id);
             }
-            let spec = MessageSpec { task: Some(target.id.clone()), ..say("ask") };
+            let spec = MessageSpec { task: Some(target.id.clone()), ..text_spec("ask") };
             assert_eq!(caller.send(&spec).is_ok(), variant.names_tasks());
         }
     }
@@ -250,7 +252,7 @@ fn a_tenant_means_the_same_in_path_metadata_params_and_token() {
             let mut client = server.client_with(variant, &approach);
             for task in &hers {
                 let mut params = json!({"id": task.target.id});
-                let answer = client.link.call(&Ask::new(Op::Get, params.clone()));
+                let answer = client.link.call(&Call::new(Op::Get, params.clone()));
                 match name {
                     None => assert_eq!(id_of(&answer.expect("a task")), task.target.id),
                     Some(name) => {
@@ -262,7 +264,7 @@ fn a_tenant_means_the_same_in_path_metadata_params_and_token() {
                 // it.
                 if variant != grpc_v03 && variant.binding != Binding::Rest {
                     params["tenant"] = json!("acme2");
-                    let fault = client.link.call(&Ask::new(Op::Get, params)).expect_err("two");
+                    let fault = client.link.call(&Call::new(Op::Get, params)).expect_err("two");
                     assert_fault(variant, Op::Get, "InvalidParams", &fault);
                 }
             }
@@ -272,14 +274,14 @@ fn a_tenant_means_the_same_in_path_metadata_params_and_token() {
 
 /// Sends a batch as this caller; returns the answers, by the numbers of the calls.
 fn batch(server: &Server, carrier: Carrier, person: &Person, calls: &[Value]) -> Vec<Value> {
-    let place = &server.place;
+    let endpoint = &server.endpoint;
     let mut fields = person.fields.clone();
     fields.push(("Content-Type", "application/json".to_owned()));
     let body = Some(Value::from(calls).to_string());
     let request = Request { method: "POST", target: "/".to_owned(), fields, body };
     let reply = match carrier {
-        Carrier::Http1 => Http1::new(place).ask(&request),
-        Carrier::Http2 => Http2::new(place).ask(&request),
+        Carrier::Http1 => Http1::new(endpoint).fetch(&request),
+        Carrier::Http2 => Http2::new(endpoint).fetch(&request),
     };
     assert_eq!(reply.status, 200, "{reply:?}");
     let answers: Vec<Value> = serde_json::from_value(reply.json()).expect("a list");
@@ -302,10 +304,10 @@ fn batch_answers_foreign_and_missing_tasks_alike() {
         };
         for task in &hers {
             let mut own = Caller::new(&server, variant, &bob());
-            let own = id_of(&own.send(&say("ask")).expect("a task"));
+            let own = id_of(&own.send(&text_spec("ask")).expect("a task"));
             let (id, nothing) = (&task.target.id, unlike(&task.target.id));
             let follow_up = |id: &str| {
-                let spec = MessageSpec { task: Some(id.to_owned()), ..say("done") };
+                let spec = MessageSpec { task: Some(id.to_owned()), ..text_spec("done") };
                 variant.form().send_params(&spec)
             };
             let answers = batch(

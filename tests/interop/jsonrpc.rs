@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    client::{Ask, By, Fault, Item, Items, Junk, Link, Op},
+    client::{By, Call, Fault, Item, Items, Junk, Link, Op},
     http::{Blocks, Http, Request},
     model::Gen,
 };
@@ -41,9 +41,9 @@ pub fn method(op: Op, generation: Gen) -> Option<&'static str> {
 }
 
 /// The request object.
-pub fn request(id: u64, ask: &Ask, generation: Gen) -> Value {
-    let method = method(ask.op, generation).unwrap_or_else(|| panic!("no method for {ask:?}"));
-    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": ask.params})
+pub fn request(id: u64, call: &Call, generation: Gen) -> Value {
+    let method = method(call.op, generation).unwrap_or_else(|| panic!("no method for {call:?}"));
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": call.params})
 }
 
 /// The result of a response; the response has only the members of JSON-RPC 2.0 §5.
@@ -104,35 +104,35 @@ pub struct JsonRpc {
 }
 
 impl JsonRpc {
-    fn request(&mut self, ask: &Ask) -> (Value, Request) {
+    fn request(&mut self, call: &Call) -> (Value, Request) {
         self.next_id += 1;
-        let body = request(self.next_id, ask, self.generation);
+        let body = request(self.next_id, call, self.generation);
         let mut request = post(&body.to_string(), "application/json");
-        place(&mut request, ask, self.generation);
+        add_parameters(&mut request, call, self.generation);
         (json!(self.next_id), request)
     }
 }
 
 /// Adds the version and the last event seen to the request.
-pub fn place(request: &mut Request, ask: &Ask, generation: Gen) {
-    let mut say = |field: &'static str, parameter: &str, value: String, by: By| match by {
+pub fn add_parameters(request: &mut Request, call: &Call, generation: Gen) {
+    let mut add = |field: &'static str, parameter: &str, value: String, by: By| match by {
         By::Field => request.fields.push((field, value)),
         By::Query => {
             let separator = if request.target.contains('?') { '&' } else { '?' };
             request.target += &format!("{separator}{parameter}={value}");
         }
     };
-    if let Some((version, by)) = version(ask, generation) {
-        say("A2A-Version", "A2A-Version", version.to_owned(), by);
+    if let Some((version, by)) = version(call, generation) {
+        add("A2A-Version", "A2A-Version", version.to_owned(), by);
     }
-    if let Some((seq, by)) = ask.after {
-        say("Last-Event-ID", "lastEventId", seq.to_string(), by);
+    if let Some((seq, by)) = call.after {
+        add("Last-Event-ID", "lastEventId", seq.to_string(), by);
     }
 }
 
 /// A2A 1.0 §3.6.1: its clients send the version in every request; older ones do not.
-pub fn version(ask: &Ask, generation: Gen) -> Option<(&'static str, By)> {
-    ask.version.or((generation == Gen::V1).then_some(("1.0", By::Field)))
+pub fn version(call: &Call, generation: Gen) -> Option<(&'static str, By)> {
+    call.version.or((generation == Gen::V1).then_some(("1.0", By::Field)))
 }
 
 fn post(body: &str, media: &str) -> Request {
@@ -152,15 +152,15 @@ fn id_in<'i>(reply: &Reply, id: &'i Value) -> &'i Value {
 }
 
 impl Link for JsonRpc {
-    fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
-        let (id, request) = self.request(ask);
-        let reply = self.http.ask(&request);
+    fn call(&mut self, call: &Call) -> Result<Value, Fault> {
+        let (id, request) = self.request(call);
+        let reply = self.http.fetch(&request);
         let answer = response(id_in(&reply, &id), &reply.json());
         answer.map_err(|fault| Fault { http: Some(reply.status), ..fault })
     }
 
-    fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault> {
-        let (id, mut request) = self.request(ask);
+    fn open(&mut self, call: &Call) -> Result<Box<dyn Items>, Fault> {
+        let (id, mut request) = self.request(call);
         request.fields.push(("Accept", "text/event-stream, application/json".to_owned()));
         match self.http.open(&request) {
             Ok(blocks) => Ok(Box::new(Stream { id, blocks })),
@@ -181,7 +181,7 @@ impl Link for JsonRpc {
             Junk::NoSuchMethod => (json!(7), post(&call.to_string(), "application/json")),
             Junk::MediaType => (Value::Null, post(&call.to_string(), "text/plain")),
         };
-        let reply = self.http.ask(&request);
+        let reply = self.http.fetch(&request);
         let answer = response(&id, &reply.json());
         Some(Fault { http: Some(reply.status), ..answer.expect_err("an error") })
     }

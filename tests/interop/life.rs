@@ -3,7 +3,7 @@
 use super::{
     client::{Client, Op, Target},
     expected_task::{Expected, rich_parts},
-    message_spec::{MessageSpec, say},
+    message_spec::{MessageSpec, text_spec},
     model::{Answer, Form, Message, Part, Role},
     server::Server,
     variants::{Variant, every_way},
@@ -20,7 +20,7 @@ pub fn in_every_way(server: &Server, mut scenario: impl FnMut(&mut Client)) {
 
 /// A message with every member that its generation can express.
 fn rich(text: &str, variant: Variant) -> MessageSpec {
-    let mut spec = say(text).with(&rich_parts());
+    let mut spec = text_spec(text).with(&rich_parts());
     spec.metadata = serde_json::json!({"trace": {"id": "t-1", "n": 2.5}});
     // Fields that the generation cannot express are not sent, so other generations do not show
     // them.
@@ -28,7 +28,7 @@ fn rich(text: &str, variant: Variant) -> MessageSpec {
         parts: spec.parts.clone(),
         extensions: vec!["https://example.com/ext/v1".to_owned()],
         references: vec!["an-older-task".to_owned(), "another".to_owned()],
-        ..Message::says("", Role::User, "")
+        ..Message::of_text("", Role::User, "")
     };
     let sent = sent.shown_in(variant.form());
     MessageSpec {
@@ -71,7 +71,7 @@ fn task_reads_the_same_across_bindings_and_versions() {
 fn direct_message_leaves_no_stored_task() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let spec = say("ping").within("a-spec");
+        let spec = text_spec("ping").within("a-spec");
         match client.send(&spec).expect("an answer") {
             Answer::Message(message) => {
                 assert!(client.variant.has_messages());
@@ -81,7 +81,7 @@ fn direct_message_leaves_no_stored_task() {
                 assert!(!client.variant.has_messages());
                 assert_eq!(task.id, format!("client-{}", spec.id));
                 assert_eq!((task.state.as_str(), task.context.as_str()), ("completed", "a-spec"));
-                assert_eq!(task.says.expect("a message").first_text(), "pong");
+                assert_eq!(task.message.expect("a message").first_text(), "pong");
             }
         }
     });
@@ -93,7 +93,7 @@ fn direct_message_leaves_no_stored_task() {
 fn send_waits_for_the_end_of_the_task() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let task = client.send(&say("slow")).expect("an answer").task();
+        let task = client.send(&text_spec("slow")).expect("an answer").task();
         assert_eq!(task.state, "completed");
         assert_eq!(task.artifacts[0].parts, [Part::text("late")]);
     });
@@ -106,10 +106,10 @@ fn non_blocking_send_returns_the_current_state() {
         if !client.variant.can_return_at_once() {
             return;
         }
-        let task = client.send(&say("later").at_once()).expect("an answer").task();
+        let task = client.send(&text_spec("later").at_once()).expect("an answer").task();
         assert_eq!(task.state, "working");
         // It does not affect a task that completes at once.
-        let task = client.send(&say("done").at_once()).expect("an answer").task();
+        let task = client.send(&text_spec("done").at_once()).expect("an answer").task();
         assert_eq!(task.state, "completed");
     });
 }
@@ -121,7 +121,7 @@ fn a_waiting_send_returns_when_its_task_is_canceled() {
     in_every_way(&server, |client| {
         let context = format!("wait-{:?}", client.variant);
         let mut waits = server.client(client.variant);
-        let spec = say("later").within(&context);
+        let spec = text_spec("later").within(&context);
         let waiting = std::thread::spawn(move || waits.send(&spec));
         let filter = super::client::Filter { context: Some(&context), ..Default::default() };
         let task = loop {
@@ -149,19 +149,19 @@ fn input_required_task_continues_with_the_next_message() {
         let form = client.variant.form();
         assert_eq!(task, expects.in_form(form, client.variant.generation));
         // By the task alone, then by task and conversation.
-        let second = say("ask again").to(&task);
-        expects.told(&second);
+        let second = text_spec("ask again").to(&task);
+        expects.add_message(&second);
         expects.status("working", "");
         expects.status("input-required", "What next?");
-        let asked = client.send(&second).expect("an answer").task();
-        assert_eq!(asked, expects.in_form(form, client.variant.generation));
-        let third = say("done").to(&task).within(&task.context);
-        expects.told(&third);
+        let paused = client.send(&second).expect("an answer").task();
+        assert_eq!(paused, expects.in_form(form, client.variant.generation));
+        let third = text_spec("done").to(&task).within(&task.context);
+        expects.add_message(&third);
         expects.done();
         let ended = client.send(&third).expect("an answer").task();
         assert_eq!(ended, expects.in_form(form, client.variant.generation));
-        let said = ["ask", "What next?", "ask again", "What next?", "done"];
-        assert_eq!(ended.shows(), said);
+        let texts = ["ask", "What next?", "ask again", "What next?", "done"];
+        assert_eq!(ended.shows(), texts);
     });
 }
 
@@ -171,11 +171,11 @@ fn tasks_share_a_named_context_or_get_a_fresh_context() {
     in_every_way(&server, |client| {
         let context = format!("spec-{:?}", client.variant);
         let mut send = |spec: &MessageSpec| client.send(spec).expect("an answer").task();
-        let tasks = [(); 2].map(|()| send(&say("done").within(&context)));
+        let tasks = [(); 2].map(|()| send(&text_spec("done").within(&context)));
         assert!(tasks.iter().all(|task| task.context == context));
         assert_ne!(tasks[0].id, tasks[1].id);
         // The server generates it if the client names none, and never twice (A2A 1.0 §3.4.1).
-        let fresh = [(); 2].map(|()| send(&say("done")).context);
+        let fresh = [(); 2].map(|()| send(&text_spec("done")).context);
         assert!(fresh[0] != fresh[1] && fresh.iter().all(|id| id.len() == 36), "{fresh:?}");
     });
 }
@@ -184,16 +184,16 @@ fn tasks_share_a_named_context_or_get_a_fresh_context() {
 fn task_states_use_the_names_of_each_generation() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        for (text, state, says) in [
+        for (text, state, message) in [
             ("sign in", "auth-required", "Who are you?"),
             ("refuse", "rejected", "Not that."),
             ("fail", "failed", "It broke."),
             ("hold", "working", ""),
         ] {
-            let spec = say(text);
+            let spec = text_spec(text);
             let task = client.send(&spec).expect("an answer").task();
             let mut expects = Expected::begun(&task.id, &task.context, &spec);
-            expects.status(state, says);
+            expects.status(state, message);
             assert_eq!(task, expects.in_form(client.variant.form(), client.variant.generation));
         }
     });
@@ -203,7 +203,7 @@ fn task_states_use_the_names_of_each_generation() {
 fn a_second_cancel_depends_on_the_generation() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let spec = say("hold");
+        let spec = text_spec("hold");
         let task = client.send(&spec).expect("an answer").task();
         let target = client.target(&task);
         let mut expects = Expected::begun(&task.id, &task.context, &spec);
@@ -236,7 +236,7 @@ fn a_second_cancel_depends_on_the_generation() {
 fn only_0_1_clients_can_choose_task_ids() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let mut spec = say("done");
+        let mut spec = text_spec("done");
         spec.task = Some(format!("mine-{}", spec.id));
         match client.send(&spec) {
             Ok(answer) => {
@@ -255,18 +255,22 @@ fn only_0_1_clients_can_choose_task_ids() {
 fn history_length_limits_the_returned_history() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let task = client.send(&say("ask")).expect("an answer").task();
-        let task = client.send(&say("done").to(&task)).expect("an answer").task();
+        let task = client.send(&text_spec("ask")).expect("an answer").task();
+        let task = client.send(&text_spec("done").to(&task)).expect("an answer").task();
         let target = client.target(&task);
-        for (asked, shown) in [
+        for (requested, shown) in [
             (0, &[][..]),
             (1, &["done"]),
             (2, &["What next?", "done"]),
             (9, &["ask", "What next?", "done"]),
         ] {
-            let is_unsaid = asked == 0 && !client.variant.can_ask_for_no_history();
-            let shown = if is_unsaid { &["ask", "What next?", "done"] } else { shown };
-            assert_eq!(client.get_with(&target, asked).expect("a task").shows(), shown, "{asked}");
+            let is_omitted = requested == 0 && !client.variant.can_request_no_history();
+            let shown = if is_omitted { &["ask", "What next?", "done"] } else { shown };
+            assert_eq!(
+                client.get_with(&target, requested).expect("a task").shows(),
+                shown,
+                "{requested}"
+            );
         }
     });
 }

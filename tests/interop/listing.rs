@@ -2,7 +2,7 @@
 
 use super::{
     client::{Client, Filter},
-    message_spec::say,
+    message_spec::text_spec,
     server::Server,
     variants::{VARIANTS, every_way},
 };
@@ -23,7 +23,7 @@ fn tasks_are_listed_by_conversation_and_state() {
         let mut client = server.client(variant);
         for context in ["one", "two"] {
             for text in ["done", "hold", "ask", "sign in", "refuse", "fail"] {
-                client.send(&say(text).within(context)).expect("an answer");
+                client.send(&text_spec(text).within(context)).expect("an answer");
             }
         }
     }
@@ -59,7 +59,7 @@ fn lists_hold_every_task_once_in_one_order_for_all_clients() {
     let mut made = Vec::new();
     for number in 0..11 {
         let mut client = server.client(VARIANTS[number % VARIANTS.len()]);
-        made.push(client.send(&say("done")).expect("an answer").task().id);
+        made.push(client.send(&text_spec("done")).expect("an answer").task().id);
     }
     made.reverse();
     in_every_listing_way(&server, |client| {

@@ -22,7 +22,7 @@ pub struct MessageSpec {
 }
 
 /// A message that begins a task.
-pub fn say(text: &str) -> MessageSpec {
+pub fn text_spec(text: &str) -> MessageSpec {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     MessageSpec {
         id: format!("m-{}", NEXT.fetch_add(1, Relaxed)),

@@ -77,7 +77,7 @@ pub struct Task {
     pub context: String,
     /// In the form of 0.3.
     pub state: String,
-    pub says: Option<Message>,
+    pub message: Option<Message>,
     pub artifacts: Vec<Artifact>,
     pub history: Vec<Message>,
     pub metadata: Value,
@@ -94,7 +94,7 @@ pub enum Answer {
 pub enum Event {
     Task(Task),
     Message(Message),
-    Status { task: String, state: String, says: Option<Message>, last: Last },
+    Status { task: String, state: String, message: Option<Message>, last: Last },
     Artifact { task: String, artifact: Artifact, append: bool, last_chunk: bool },
 }
 
@@ -160,7 +160,7 @@ impl Part {
 }
 
 impl Message {
-    pub fn says(id: &str, role: Role, text: &str) -> Message {
+    pub fn of_text(id: &str, role: Role, text: &str) -> Message {
         let parts = vec![Part::text(text)];
         Message {
             id: id.to_owned(),
@@ -223,7 +223,7 @@ impl Task {
         let artifacts = self.artifacts.iter().enumerate();
         Task {
             state: state_in(form, &self.state),
-            says: self.says.as_ref().map(|says| says.shown_in(form)),
+            message: self.message.as_ref().map(|message| message.shown_in(form)),
             artifacts: artifacts.map(|(index, artifact)| artifact.shown_in(form, index)).collect(),
             history: self.history.iter().map(|message| message.shown_in(form)).collect(),
             ..self.clone()
@@ -232,7 +232,7 @@ impl Task {
 
     /// The expected task without what no test can know: a 0.1 message has no id, so the server
     /// generates one (wire §1.9, G0.1→G0.3).
-    pub fn known_of(mut self, made: Gen) -> Task {
+    pub fn without_generated_ids(mut self, made: Gen) -> Task {
         if made == V01 {
             let users = self.history.iter_mut().filter(|message| message.role == Role::User);
             users.for_each(|message| message.id.clear());
@@ -252,10 +252,10 @@ pub fn is_terminal(state: &str) -> bool {
 }
 
 impl Event {
-    /// As [`Task::known_of`].
-    pub fn known_of(self, made: Gen) -> Event {
+    /// As [`Task::without_generated_ids`].
+    pub fn without_generated_ids(self, made: Gen) -> Event {
         match self {
-            Event::Task(task) => Event::Task(task.known_of(made)),
+            Event::Task(task) => Event::Task(task.without_generated_ids(made)),
             other => other,
         }
     }
@@ -267,15 +267,15 @@ impl Event {
             Event::Task(task) if form == Form::V01 => Event::Status {
                 task: task.id.clone(),
                 state: state_in(form, &task.state),
-                says: task.says.as_ref().map(|says| says.shown_in(form)),
+                message: task.message.as_ref().map(|message| message.shown_in(form)),
                 last: Last(Some(is_terminal(&task.state))),
             },
             Event::Task(task) => Event::Task(task.shown_in(form)),
             Event::Message(message) => Event::Message(message.shown_in(form)),
-            Event::Status { task, state, says, last } => Event::Status {
+            Event::Status { task, state, message, last } => Event::Status {
                 task: task.clone(),
                 state: state_in(form, state),
-                says: says.as_ref().map(|says| says.shown_in(form)),
+                message: message.as_ref().map(|message| message.shown_in(form)),
                 // Wire §1.6: 1.0 has no `final`.
                 last: if form == Form::V1 { Last(None) } else { *last },
             },

@@ -20,14 +20,14 @@ use serde_json::{Value, json};
 
 use super::{
     access::{Door, doors},
-    client::{Ask, Op},
-    credentials::{Guarded, Kind, MOUNTED, Who, token},
+    client::{Call, Op},
+    credentials::{Credential, Guarded, Kind, MOUNTED, token},
     errors::assert_fault,
     exchange::Approach,
     jsonrpc::method,
-    message_spec::say,
+    message_spec::text_spec,
     model::V01,
-    place::Place,
+    place::Endpoint,
     server::Server,
     theirs::push_params,
     variants::{Binding, Carrier, VARIANTS, Variant},
@@ -58,16 +58,16 @@ fn has(variant: Variant, op: Op) -> bool {
     variant.generation != V01 || method(op, V01).is_some()
 }
 
-fn ask(variant: Variant, op: Op) -> Ask {
+fn call_of(variant: Variant, op: Op) -> Call {
     let params = match op {
-        Op::Send | Op::Stream => variant.form().send_params(&say("done")),
+        Op::Send | Op::Stream => variant.form().send_params(&text_spec("done")),
         Op::Get | Op::Cancel | Op::Subscribe => json!({"id": NOBODYS}),
         Op::List | Op::ExtendedCard => json!({}),
         Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => {
             push_params(variant, op, NOBODYS)
         }
     };
-    Ask::new(op, params)
+    Call::new(op, params)
 }
 
 /// Counts its messages, and completes each at once.
@@ -121,26 +121,26 @@ fn showing(key: Option<&str>, number: &mut u32) -> Approach {
 fn unauthenticated_calls_never_reach_the_agent() {
     let agent = Arc::new(Counts::default());
     let running = serve(&agent);
-    let place = Place { addr: running.addrs()[0], trust: None, authority: None };
+    let endpoint = Endpoint { addr: running.addrs()[0], trust: None, authority: None };
     let (mut tried, mut number) = (0, 0);
     for door in doors() {
         let variant = door.variant;
         for key in [None, Some("key-wrong")] {
             let approach = door.approach(&showing(key, &mut number));
             if variant.binding == Binding::WebSocket {
-                let reply = Ws::try_new(&place, &approach, variant.generation).err();
+                let reply = Ws::try_new(&endpoint, &approach, variant.generation).err();
                 assert_eq!(reply.expect("no upgrade").status, 401, "{door:?}");
                 continue;
             }
-            let mut client = Server::client_at(&place, variant, &approach);
+            let mut client = Server::client_at(&endpoint, variant, &approach);
             for op in OPS.into_iter().filter(|op| has(variant, *op)) {
                 // With a key, each attempt may be the one above the limit of its address.
                 if key.is_some() && !matches!(op, Op::Send | Op::Stream | Op::Cancel) {
                     continue;
                 }
-                approach.heard.take();
-                let fault = client.fault(&ask(variant, op));
-                let reply = approach.heard.last();
+                approach.replies.take();
+                let fault = client.fault(&call_of(variant, op));
+                let reply = approach.replies.last();
                 assert!(reply.field("www-authenticate").is_some(), "{door:?} {op:?} {fault:?}");
                 let is_grpc = variant.binding == Binding::Grpc;
                 assert_eq!(reply.status, if is_grpc { 200 } else { 401 }, "{door:?} {op:?}");
@@ -153,15 +153,16 @@ fn unauthenticated_calls_never_reach_the_agent() {
     }
     assert!(tried > 300, "{tried}");
     // An authenticated caller reaches the agent.
-    let expected: usize = doors().into_iter().map(|door| known(&place, door, &mut number)).sum();
+    let expected: usize =
+        doors().into_iter().map(|door| send_authenticated(&endpoint, door, &mut number)).sum();
     assert_eq!(agent.0.load(Relaxed), expected);
 }
 
 /// A send of an authenticated caller, which is one turn.
-fn known(place: &Place, door: Door, number: &mut u32) -> usize {
+fn send_authenticated(endpoint: &Endpoint, door: Door, number: &mut u32) -> usize {
     let approach = door.approach(&showing(Some("key-of-caller-right"), number));
-    let mut client = Server::client_at(place, door.variant, &approach);
-    let answer = client.link.call(&Ask::new(Op::Send, door.params("context")));
+    let mut client = Server::client_at(endpoint, door.variant, &approach);
+    let answer = client.link.call(&Call::new(Op::Send, door.params("context")));
     answer.unwrap_or_else(|fault| panic!("{door:?}: {fault:?}"));
     1
 }
@@ -178,17 +179,22 @@ fn scope_of(op: Op) -> &'static str {
 }
 
 /// The result of a call: the fault, or nothing.
-fn tried(place: &Place, variant: Variant, scopes: &str, op: Op) -> Option<super::client::Fault> {
+fn tried(
+    endpoint: &Endpoint,
+    variant: Variant,
+    scopes: &str,
+    op: Op,
+) -> Option<super::client::Fault> {
     let token = token("somebody", scopes, &[], 3600);
     let fields = [("Authorization", format!("Bearer {token}"))];
-    let mut client = Server::client_at(place, variant, &Approach::with(&fields));
-    let ask = ask(variant, op);
+    let mut client = Server::client_at(endpoint, variant, &Approach::with(&fields));
+    let call = call_of(variant, op);
     let answer: Result<Value, _> = match op {
-        Op::Stream | Op::Subscribe => match client.link.open(&ask).map(|mut items| items.next()) {
+        Op::Stream | Op::Subscribe => match client.link.open(&call).map(|mut items| items.next()) {
             Ok(super::client::Item::Fault(fault)) | Err(fault) => Err(fault),
             Ok(_) => Ok(Value::Null),
         },
-        _ => client.link.call(&ask),
+        _ => client.link.call(&call),
     };
     answer.err()
 }
@@ -196,7 +202,7 @@ fn tried(place: &Place, variant: Variant, scopes: &str, op: Op) -> Option<super:
 #[test]
 fn each_operation_requires_its_scope() {
     let guarded = Guarded::start("scopes");
-    let (place, _) = guarded.caller(Kind::Jwt, Who::Nobody).expect("a place");
+    let (endpoint, _) = guarded.caller(Kind::Jwt, Credential::Absent).expect("a place");
     let all = BTreeSet::from(["a2a:read", "a2a:send", "a2a:cancel", "a2a:admin"]);
     for &variant in VARIANTS {
         // The carriers do not differ here.
@@ -207,7 +213,7 @@ fn each_operation_requires_its_scope() {
             let scope = scope_of(op);
             let others: Vec<&str> = all.iter().copied().filter(|one| *one != scope).collect();
             for scopes in [others.join(" "), String::new(), scope.to_uppercase()] {
-                let fault = tried(&place, variant, &scopes, op);
+                let fault = tried(&endpoint, variant, &scopes, op);
                 let fault = fault.unwrap_or_else(|| panic!("{variant:?} {op:?}"));
                 assert_fault(variant, op, "PermissionDenied", &fault);
                 let why = format!("missing scope {scope:?}");
@@ -219,7 +225,7 @@ fn each_operation_requires_its_scope() {
                 Op::Get | Op::Cancel | Op::Subscribe => Some("TaskNotFound"),
                 Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => Some("TaskNotFound"),
             };
-            match (tried(&place, variant, scope, op), name) {
+            match (tried(&endpoint, variant, scope, op), name) {
                 (None, None) => {}
                 (Some(fault), Some(name)) => assert_fault(variant, op, name, &fault),
                 (fault, name) => panic!("{variant:?} {op:?}: {fault:?}, not {name:?}"),

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::{
-    client::{Ask, Fault, Item, Items, Junk, Link, Op},
+    client::{Call, Fault, Item, Items, Junk, Link, Op},
     model::{Content, Form, Gen, Message, Part, V01, V1, V03},
-    place::Place,
+    place::Endpoint,
     variants::{Binding, Carrier, Variant},
 };
 
@@ -67,16 +67,20 @@ struct Events {
 
 impl Ours {
     /// Of a pair, by the specification.
-    pub fn new(place: &Place, variant: Variant) -> Ours {
-        Ours::in_dialect(place, variant, None)
+    pub fn new(endpoint: &Endpoint, variant: Variant) -> Ours {
+        Ours::in_dialect(endpoint, variant, None)
     }
 
     /// Of a pair, and of a dialect that the server has mounted under its name.
-    pub fn in_dialect(place: &Place, variant: Variant, dialect: Option<&'static str>) -> Ours {
+    pub fn in_dialect(
+        endpoint: &Endpoint,
+        variant: Variant,
+        dialect: Option<&'static str>,
+    ) -> Ours {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = Arc::new(runtime.expect("a runtime"));
         let mut tls = ClientTls::default().without_system_authorities();
-        if let Some(file) = &place.authority {
+        if let Some(file) = &endpoint.authority {
             tls = tls.authority(file);
         }
         let options = HttpClientOptions { tls, ..HttpClientOptions::default() };
@@ -87,7 +91,7 @@ impl Ours {
         let _inside = runtime.enter();
         let carried = Carried { http: HttpClient::new(options).expect("a client"), version };
         let (binding, version) = (binding_name(variant.binding), version_name(variant.generation));
-        let mut url = url(place, variant.binding);
+        let mut url = url(endpoint, variant.binding);
         // The service name is the path of gRPC.
         if let Some(name) = dialect.filter(|_| variant.binding != Binding::Grpc) {
             url = format!("{}/{name}", url.trim_end_matches('/'));
@@ -111,14 +115,14 @@ impl Ours {
     /// The request for a send's params in the form of 1.0.
     fn request(&self, params: &Value) -> SendRequest {
         let (message, configuration) = (&params["message"], &params["configuration"]);
-        let said = Form::Canonical.message(message);
-        let mut request = SendRequest::of(message_of(&said));
+        let canonical = Form::Canonical.message(message);
+        let mut request = SendRequest::of(message_of(&canonical));
         if let Some(most) = configuration["historyLength"].as_u64() {
             request = request.history(most as u32);
         }
         let task = message["taskId"].as_str().map(str::to_owned);
         // Wire §5.4: clients of 0.1 name their tasks.
-        let named = || (self.generation == V01).then(|| format!("client-{}", said.id));
+        let named = || (self.generation == V01).then(|| format!("client-{}", canonical.id));
         if let Some(id) = task.or_else(named) {
             request = request.task_id(&*id);
         }
@@ -134,8 +138,8 @@ impl Ours {
         request
     }
 
-    fn answer(&self, ask: &Ask) -> Result<Answer, ClientError> {
-        let (client, params) = (&self.client, &ask.params);
+    fn answer(&self, call: &Call) -> Result<Answer, ClientError> {
+        let (client, params) = (&self.client, &call.params);
         let id = params["id"].as_str().unwrap_or_default();
         let mut key = TaskAddress::new(id);
         if let Some(context) = params["contextId"].as_str() {
@@ -145,7 +149,7 @@ impl Ours {
         let text = |key: &str| params[key].as_str().map(str::to_owned);
         let task = || params["taskId"].as_str().expect("the id of a task");
         self.runtime.block_on(async {
-            match ask.op {
+            match call.op {
                 Op::Send => client.send(&self.request(params)).await,
                 Op::Get => client.get_task(key, number("historyLength")).await,
                 Op::Cancel => client.cancel_task(key, None).await,
@@ -169,7 +173,7 @@ impl Ours {
                     }
                     client.set_push_config(&config.task_id(task())).await
                 }
-                Op::Stream | Op::Subscribe => panic!("{:?} has more than one answer", ask.op),
+                Op::Stream | Op::Subscribe => panic!("{:?} has more than one answer", call.op),
                 Op::ExtendedCard => panic!("a card is no answer about a task"),
                 Op::PushGet => client.get_push_config(task(), params["id"].as_str()).await,
                 Op::PushList => client.list_push_configs(task(), None, None).await,
@@ -180,26 +184,26 @@ impl Ours {
 }
 
 impl Link for Ours {
-    fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
-        if ask.op == Op::ExtendedCard {
+    fn call(&mut self, call: &Call) -> Result<Value, Fault> {
+        if call.op == Op::ExtendedCard {
             let card = self.runtime.block_on(self.client.extended_card());
             let card = card.map_err(|error| fault(&error))?;
             return Ok(serde_json::from_str(&card.to_v1_json()).expect("JSON"));
         }
-        let answer = self.answer(ask).map_err(|error| fault(&error))?;
+        let answer = self.answer(call).map_err(|error| fault(&error))?;
         let mut json = Vec::new();
         answer.write_json(&mut json);
         Ok(serde_json::from_slice(&json).expect("JSON"))
     }
 
-    fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault> {
-        let (client, params) = (&self.client, &ask.params);
+    fn open(&mut self, call: &Call) -> Result<Box<dyn Items>, Fault> {
+        let (client, params) = (&self.client, &call.params);
         let stream = self.runtime.block_on(async {
-            match ask.op {
+            match call.op {
                 Op::Stream => client.stream(&self.request(params)).await,
                 Op::Subscribe => {
                     let id = params["id"].as_str().expect("an id");
-                    client.subscribe(id, ask.after.map(|(number, _)| number)).await
+                    client.subscribe(id, call.after.map(|(number, _)| number)).await
                 }
                 op => panic!("{op:?} is no stream"),
             }
@@ -254,8 +258,8 @@ fn version_name(generation: Gen) -> &'static str {
     }
 }
 
-fn url(place: &Place, binding: Binding) -> String {
-    let (scheme, addr) = (place.scheme(), place.addr);
+fn url(endpoint: &Endpoint, binding: Binding) -> String {
+    let (scheme, addr) = (endpoint.scheme(), endpoint.addr);
     match binding {
         Binding::Rest | Binding::Grpc => format!("{scheme}://{addr}"),
         Binding::JsonRpc => format!("{scheme}://{addr}/"),

@@ -5,10 +5,10 @@ use super::{
     client::{Client, Filter},
     expected_task::{Expected, stream_in},
     life::assert_shown,
-    message_spec::say,
+    message_spec::text_spec,
     model::{Event, Numbered, V01},
     server::Server,
-    streams::{finish, held_by, tell},
+    streams::{finish, held_by, send_text},
     variants::every_way,
 };
 
@@ -20,8 +20,9 @@ fn in_every_pair(name: &str, mut scenario: impl FnMut(&mut Client, &mut Client))
         let mut askers: Vec<Client> = clients().collect();
         for mut maker in clients() {
             for asker in &mut askers {
-                let (made, asked, scheme) = (maker.variant, asker.variant, server.place.scheme());
-                eprintln!("made in {made:?}, asked in {asked:?}, by {scheme}:");
+                let (made, accessed, scheme) =
+                    (maker.variant, asker.variant, server.endpoint.scheme());
+                eprintln!("made in {made:?}, asked in {accessed:?}, by {scheme}:");
                 scenario(&mut maker, asker);
             }
         }
@@ -31,7 +32,7 @@ fn in_every_pair(name: &str, mut scenario: impl FnMut(&mut Client, &mut Client))
 #[test]
 fn task_can_be_read_and_listed_across_bindings_and_versions() {
     in_every_pair("read", |maker, asker| {
-        let spec = say("done");
+        let spec = text_spec("done");
         let task = maker.send(&spec).expect("an answer").task();
         let mut expects = Expected::begun(&task.id, &task.context, &spec);
         expects.done();
@@ -42,7 +43,8 @@ fn task_can_be_read_and_listed_across_bindings_and_versions() {
         }
         let filter = Filter { context: Some(&task.context), artifacts: true, ..Filter::default() };
         let page = asker.list(&Filter { history: Some(10), ..filter.clone() }).expect("a page");
-        let listed: Vec<_> = page.tasks.into_iter().map(|t| t.known_of(target.made)).collect();
+        let listed: Vec<_> =
+            page.tasks.into_iter().map(|t| t.without_generated_ids(target.made)).collect();
         assert_eq!(listed, [expects.in_form(asker.variant.form(), target.made)]);
         // Without the members that were not requested (A2A 1.0 §3.1.4).
         let bare = asker.list(&Filter { artifacts: false, ..filter }).expect("a page");
@@ -54,7 +56,7 @@ fn task_can_be_read_and_listed_across_bindings_and_versions() {
 fn task_can_be_streamed_across_bindings_and_versions() {
     in_every_pair("streamed", |maker, asker| {
         // The maker's stream has all events; the subscription starts at the current state.
-        let spec = say("hold");
+        let spec = text_spec("hold");
         let mut first = maker.stream(&spec).expect("a stream");
         let (id, begun) = first.begin();
         let context = match &begun.event {
@@ -75,9 +77,9 @@ fn task_can_be_streamed_across_bindings_and_versions() {
         let mut later = vec![expects.shown()];
         let mut seen_second = vec![snapshot];
         // The asker continues it, and both see the events.
-        let told = finish(asker, &mut expects);
-        all.extend(told.iter().cloned());
-        later.extend(told);
+        let events = finish(asker, &mut expects);
+        all.extend(events.iter().cloned());
+        later.extend(events);
         seen_first.extend(first.rest());
         seen_second.extend(second.rest());
         let made = target.made;
@@ -89,30 +91,31 @@ fn task_can_be_streamed_across_bindings_and_versions() {
 #[test]
 fn task_can_be_continued_across_bindings_and_versions() {
     in_every_pair("continued", |maker, asker| {
-        let first = say("ask");
+        let first = text_spec("ask");
         let task = maker.send(&first).expect("an answer").task();
         let target = maker.target(&task);
         let mut expects = Expected::begun(&task.id, &task.context, &first);
         expects.status("working", "");
         expects.status("input-required", "What next?");
         // Alternately, with and without the conversation, and as a stream at the end.
-        tell(asker, &mut expects, "ask");
+        send_text(asker, &mut expects, "ask");
         expects.status("working", "");
         expects.status("input-required", "What next?");
-        let again = say("ask").to(&task).within(&task.context);
+        let again = text_spec("ask").to(&task).within(&task.context);
         maker.send(&again).expect("an answer");
-        expects.told(&again);
+        expects.add_message(&again);
         expects.status("working", "");
         expects.status("input-required", "What next?");
-        let end = say("done").to(&task).within(&task.context);
+        let end = text_spec("done").to(&task).within(&task.context);
         let stream = asker.stream(&end).expect("a stream");
-        expects.told(&end);
-        let mut told = vec![expects.shown()];
-        told.extend(expects.done());
-        // Some messages have no ids of their own: see `known_of`.
-        let known = |one: Numbered| Numbered { event: one.event.known_of(V01), ..one };
-        let seen: Vec<_> = stream.rest().into_iter().map(known).collect();
-        assert_eq!(seen, stream_in(asker.variant.form(), V01, &told));
+        expects.add_message(&end);
+        let mut events = vec![expects.shown()];
+        events.extend(expects.done());
+        // Some messages have no ids of their own: see `without_generated_ids`.
+        let normalized =
+            |one: Numbered| Numbered { event: one.event.without_generated_ids(V01), ..one };
+        let seen: Vec<_> = stream.rest().into_iter().map(normalized).collect();
+        assert_eq!(seen, stream_in(asker.variant.form(), V01, &events));
         for client in [maker, asker] {
             let task = client.get(&target).expect("a task");
             assert_eq!(
@@ -129,13 +132,13 @@ fn task_can_be_canceled_across_bindings_and_versions() {
     in_every_pair("canceled", |maker, asker| {
         let (target, mut expects) = held_by(maker);
         let mut stream = maker.subscribe(&target).expect("a stream");
-        let mut told = vec![expects.shown()];
+        let mut events = vec![expects.shown()];
         let mut seen = vec![stream.expect()];
         let task = asker.cancel(&target).expect("a canceled task");
         assert_eq!((&task.id, task.state.as_str()), (&target.id, "canceled"));
-        told.push(expects.status("canceled", ""));
+        events.push(expects.status("canceled", ""));
         seen.extend(stream.rest());
-        assert_eq!(seen, stream_in(maker.variant.form_for(target.made), target.made, &told));
+        assert_eq!(seen, stream_in(maker.variant.form_for(target.made), target.made, &events));
         assert_shown(maker, &target, &expects);
         assert_shown(asker, &target, &expects);
     });

@@ -62,7 +62,7 @@ impl Package {
             return serde_json::from_slice(&payload.data).expect(message);
         }
         let read = DynamicMessage::decode(self.descriptor(message), bytes).expect(message);
-        all_known(&read);
+        assert_known_fields(&read);
         let mut value = serde_json::to_value(&read).expect(message);
         if message == "ListTasksResponse" {
             let all = json!({"tasks": [], "nextPageToken": "", "pageSize": 0, "totalSize": 0});
@@ -75,13 +75,15 @@ impl Package {
 }
 
 /// A field number that is not in the proto files is a failure.
-fn all_known(message: &DynamicMessage) {
+fn assert_known_fields(message: &DynamicMessage) {
     let name = message.descriptor().full_name().to_owned();
     assert_eq!(message.unknown_fields().count(), 0, "{name} has fields that nobody knows");
     for (_, value) in message.fields() {
         match value {
-            Nested(message) => all_known(message),
-            List(items) => items.iter().filter_map(|item| item.as_message()).for_each(all_known),
+            Nested(message) => assert_known_fields(message),
+            List(items) => {
+                items.iter().filter_map(|item| item.as_message()).for_each(assert_known_fields)
+            }
             _ => {}
         }
     }

@@ -18,7 +18,7 @@ impl<S: Read + Write + Send> Socket for S {}
 
 /// An address, and the certificate to trust there.
 #[derive(Clone)]
-pub struct Place {
+pub struct Endpoint {
     pub addr: SocketAddr,
     /// `None`: without TLS.
     pub trust: Option<Arc<ClientConfig>>,
@@ -26,7 +26,7 @@ pub struct Place {
     pub authority: Option<PathBuf>,
 }
 
-impl Place {
+impl Endpoint {
     /// `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         if self.trust.is_some() { "https" } else { "http" }
@@ -48,7 +48,7 @@ impl Place {
     pub fn dial(&self) -> Box<dyn Socket> {
         let tcp = Tcp::to(self.addr).stream;
         let Some(config) = self.trust_for("http/1.1") else { return Box::new(tcp) };
-        let client = ClientConnection::new(config, Place::name()).expect("a client");
+        let client = ClientConnection::new(config, Endpoint::name()).expect("a client");
         Box::new(StreamOwned::new(client, tcp))
     }
 }

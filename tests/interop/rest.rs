@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    client::{Ask, Fault, Item, Items, Junk, Link, Op},
+    client::{Call, Fault, Item, Items, Junk, Link, Op},
     http::{Blocks, Http, Request},
-    jsonrpc::{place, read_details},
+    jsonrpc::{add_parameters, read_details},
     model::Gen,
 };
 
@@ -18,33 +18,33 @@ pub struct Rest {
 }
 
 impl Rest {
-    fn request(&mut self, ask: &Ask) -> Request {
+    fn request(&mut self, call: &Call) -> Request {
         let base = if self.generation == Gen::V1 { "" } else { "/v1" };
-        let id = ask.params["id"].as_str().or(ask.params["taskId"].as_str()).unwrap_or_default();
-        let (method, path, body) = match ask.op {
-            Op::Send => ("POST", "/message:send".to_owned(), Some(ask.params.clone())),
-            Op::Stream => ("POST", "/message:stream".to_owned(), Some(ask.params.clone())),
-            Op::Get => ("GET", format!("/tasks/{id}{}", query(&ask.params, "id")), None),
-            Op::List => ("GET", format!("/tasks{}", query(&ask.params, "")), None),
-            Op::Cancel => ("POST", format!("/tasks/{id}:cancel"), Some(tenant(&ask.params))),
+        let id = call.params["id"].as_str().or(call.params["taskId"].as_str()).unwrap_or_default();
+        let (method, path, body) = match call.op {
+            Op::Send => ("POST", "/message:send".to_owned(), Some(call.params.clone())),
+            Op::Stream => ("POST", "/message:stream".to_owned(), Some(call.params.clone())),
+            Op::Get => ("GET", format!("/tasks/{id}{}", query(&call.params, "id")), None),
+            Op::List => ("GET", format!("/tasks{}", query(&call.params, "")), None),
+            Op::Cancel => ("POST", format!("/tasks/{id}:cancel"), Some(tenant(&call.params))),
             Op::Subscribe => {
                 self.subscribed += 1;
                 let method = ["GET", "POST"][self.subscribed % 2];
-                let query = query(&tenant(&ask.params), "");
+                let query = query(&tenant(&call.params), "");
                 (method, format!("/tasks/{id}:subscribe{query}"), None)
             }
             Op::PushSet => {
                 let path = format!("/tasks/{id}/pushNotificationConfigs");
-                let mut config = push_config(&ask.params, self.generation);
-                if let Some(tenant) = ask.params.get("tenant") {
+                let mut config = push_config(&call.params, self.generation);
+                if let Some(tenant) = call.params.get("tenant") {
                     config["tenant"] = tenant.clone();
                 }
                 ("POST", path, Some(config))
             }
             Op::PushList | Op::PushGet | Op::PushDelete => {
-                let method = if ask.op == Op::PushDelete { "DELETE" } else { "GET" };
-                let one = if ask.op == Op::PushList { "" } else { "/c" };
-                let query = query(&tenant(&ask.params), "");
+                let method = if call.op == Op::PushDelete { "DELETE" } else { "GET" };
+                let one = if call.op == Op::PushList { "" } else { "/c" };
+                let query = query(&tenant(&call.params), "");
                 (method, format!("/tasks/{id}/pushNotificationConfigs{one}{query}"), None)
             }
             Op::ExtendedCard if self.generation == Gen::V1 => {
@@ -58,7 +58,7 @@ impl Rest {
         }
         let body = body.map(|body| body.to_string());
         let mut request = Request { method, target: format!("{base}{path}"), fields, body };
-        place(&mut request, ask, self.generation);
+        add_parameters(&mut request, call, self.generation);
         request
     }
 
@@ -135,14 +135,14 @@ fn push_config(params: &Value, generation: Gen) -> Value {
 }
 
 impl Link for Rest {
-    fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
-        let request = self.request(ask);
-        let reply = self.http.ask(&request);
+    fn call(&mut self, call: &Call) -> Result<Value, Fault> {
+        let request = self.request(call);
+        let reply = self.http.fetch(&request);
         if reply.status == 200 { Ok(reply.json()) } else { Err(self.fault(&reply)) }
     }
 
-    fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault> {
-        let mut request = self.request(ask);
+    fn open(&mut self, call: &Call) -> Result<Box<dyn Items>, Fault> {
+        let mut request = self.request(call);
         request.fields.push(("Accept", "text/event-stream".to_owned()));
         match self.http.open(&request) {
             Ok(blocks) => Ok(Box::new(Stream { blocks, generation: self.generation })),
@@ -151,7 +151,7 @@ impl Link for Rest {
     }
 
     fn junk(&mut self, junk: Junk) -> Option<Fault> {
-        let send = Ask::new(Op::Send, json!({"message": {}}));
+        let send = Call::new(Op::Send, json!({"message": {}}));
         let mut request = self.request(&send);
         match junk {
             Junk::Unreadable => request.body = Some("{".to_owned()),
@@ -160,7 +160,7 @@ impl Link for Rest {
             Junk::NoSuchMethod => request.target += "-nothing",
             Junk::MediaType => request.fields[0].1 = "text/plain".to_owned(),
         }
-        let reply = self.http.ask(&request);
+        let reply = self.http.fetch(&request);
         Some(self.fault(&reply))
     }
 }

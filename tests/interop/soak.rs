@@ -17,11 +17,11 @@ use std::{
 
 use super::{
     client::{Client, Filter},
-    credentials::{known, places, token},
+    credentials::{agent_sections, auth_sections, token},
     exchange::Approach,
-    message_spec::say,
+    message_spec::text_spec,
     model::{Gen, V01, V1, V03},
-    place::Place,
+    place::Endpoint,
     server::Server,
     variants::{Binding, Carrier, Speaker, Variant},
 };
@@ -79,8 +79,8 @@ fn configuration(round: u64) -> String {
          true\nscript = \"{script}\"\n[quotas.known]\ncalls_per_minute = {}\ncall_burst = \
          {}\nstreams = {}\nrunning_tasks = 5000\n[quotas.anonymous]\ncalls_per_minute = \
          {}\ncall_burst = 100000\n",
-        known("caller"),
-        places(),
+        auth_sections("caller"),
+        agent_sections(),
         10_000_000 + round,
         1_000_000 + round,
         1_000 + round % 7,
@@ -138,8 +138,8 @@ impl Changing {
         let stderr = File::create(&errors).expect("a file");
         let flags = ["--config", file.to_str().expect("UTF-8")];
         let binary = Binary::start_with(&flags, stderr.into());
-        let place = Place { addr: binary.addr(), trust: None, authority: None };
-        Changing { server: Server { binary, place }, file, errors }
+        let endpoint = Endpoint { addr: binary.addr(), trust: None, authority: None };
+        Changing { server: Server { binary, endpoint }, file, errors }
     }
 
     /// Replaces the file atomically, and signals the server.
@@ -151,9 +151,9 @@ impl Changing {
     }
 
     /// The number of lines in the server's output with these words.
-    pub fn said(&self, words: &str) -> u64 {
-        let said = fs::read_to_string(&self.errors).expect("what it says");
-        said.lines().filter(|line| line.contains(words)).count() as u64
+    pub fn count_lines(&self, words: &str) -> u64 {
+        let output = fs::read_to_string(&self.errors).expect("what it says");
+        output.lines().filter(|line| line.contains(words)).count() as u64
     }
 }
 
@@ -166,7 +166,7 @@ struct Tally {
     failures: Mutex<Vec<String>>,
 }
 
-fn client(place: &Place, row: Row) -> Client {
+fn client(endpoint: &Endpoint, row: Row) -> Client {
     let Row { binding, generation, carrier, shows } = row;
     let variant = Variant { binding, generation, carrier, speaker: Speaker::Hand };
     let mut approach = Approach::default();
@@ -181,7 +181,7 @@ fn client(place: &Place, row: Row) -> Client {
         (Shows::Nothing, Binding::Grpc) => field("a2a-tenant", "open"),
         (Shows::Nothing, _) => approach.path = "/agents/open".to_owned(),
     }
-    Server::client_at(place, variant, &approach)
+    Server::client_at(endpoint, variant, &approach)
 }
 
 impl Tally {
@@ -192,7 +192,7 @@ impl Tally {
 
     /// One round of calls, with the same results as without reloads.
     fn round(&self, client: &mut Client) {
-        let task = client.send(&say("done")).expect("an answer").task();
+        let task = client.send(&text_spec("done")).expect("an answer").task();
         assert_eq!(task.state, "completed");
         self.called();
         let target = client.target(&task);
@@ -203,7 +203,7 @@ impl Tally {
             assert_eq!(client.list(&filter).expect("a page").total, 1);
             self.called();
         }
-        let seen = client.stream(&say("done")).expect("a stream").rest();
+        let seen = client.stream(&text_spec("done")).expect("a stream").rest();
         assert!(seen.len() > 3, "{seen:?}");
         self.called();
         self.streams.fetch_add(1, Relaxed);
@@ -211,7 +211,7 @@ impl Tally {
 
     /// A task with a stream that stays open until the configuration has changed.
     fn hold(&self, client: &mut Client, other: &mut Client) {
-        let task = client.send(&say("hold")).expect("an answer").task();
+        let task = client.send(&text_spec("hold")).expect("an answer").task();
         self.called();
         let target = client.target(&task);
         let mut stream = client.subscribe(&target).expect("a stream");
@@ -227,9 +227,9 @@ impl Tally {
         self.streams.fetch_add(1, Relaxed);
     }
 
-    fn run(&self, place: &Place, row: Row, holds: bool) {
+    fn run(&self, endpoint: &Endpoint, row: Row, holds: bool) {
         let calls = AssertUnwindSafe(|| {
-            let [mut one, mut other] = [(); 2].map(|()| client(place, row));
+            let [mut one, mut other] = [(); 2].map(|()| client(endpoint, row));
             while !self.is_over.load(Relaxed) {
                 match holds {
                     true => self.hold(&mut one, &mut other),
@@ -253,12 +253,12 @@ fn calls_survive_configuration_changes_every_second() {
     let (changing, tally) =
         (Changing::start(&format!("soak-{seconds}"), &configuration(0)), Tally::default());
     let counted = &tally;
-    let place = &changing.server.place;
+    let endpoint = &changing.server.endpoint;
     let (began, mut good, mut bad) = (Instant::now(), 0, 0);
     thread::scope(|scope| {
         for row in CALLERS {
             for holds in [false, true] {
-                scope.spawn(move || counted.run(place, *row, holds));
+                scope.spawn(move || counted.run(endpoint, *row, holds));
             }
         }
         for round in 1..=seconds {
@@ -279,8 +279,8 @@ fn calls_survive_configuration_changes_every_second() {
             }
             // The server reads each file, the invalid ones as well.
             eventually("the file is read", || {
-                changing.said("was read again") >= good
-                    && changing.said("the running configuration is unchanged") >= bad
+                changing.count_lines("was read again") >= good
+                    && changing.count_lines("the running configuration is unchanged") >= bad
             });
         }
         tally.is_over.store(true, Relaxed);
@@ -295,5 +295,5 @@ fn calls_survive_configuration_changes_every_second() {
     );
     assert!(failures.is_empty(), "{failures:#?}");
     assert_eq!((good + bad, bad), (seconds, (seconds + 1) / 4));
-    assert_eq!(changing.said("need a restart"), 0);
+    assert_eq!(changing.count_lines("need a restart"), 0);
 }

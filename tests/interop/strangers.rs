@@ -8,12 +8,12 @@ use std::{
 
 use super::{
     access::{Attempt, Door, doors, tasks},
-    client::{Ask, Fault, Op},
-    credentials::{Guarded, Kind, Who, token},
+    client::{Call, Fault, Op},
+    credentials::{Credential, Guarded, Kind, token},
     exchange::Approach,
     jsonrpc::request,
     model::V1,
-    place::Place,
+    place::Endpoint,
     variants::Binding,
 };
 use crate::support::{binary::Line, reply::Reply, ws};
@@ -21,8 +21,8 @@ use crate::support::{binary::Line, reply::Reply, ws};
 #[test]
 fn bytes_after_an_anonymous_request_are_not_read() {
     let guarded = Guarded::start("access-behind");
-    let fields = |who: Who| -> String {
-        let (_, approach) = guarded.caller(Kind::Key, who).expect("a caller");
+    let fields = |credential: Credential| -> String {
+        let (_, approach) = guarded.caller(Kind::Key, credential).expect("a caller");
         let line = |(name, value): (&str, String)| format!("{name}: {value}\r\n");
         approach.fields.into_iter().map(line).collect()
     };
@@ -34,33 +34,33 @@ fn bytes_after_an_anonymous_request_are_not_read() {
             (Binding::Rest, _) => "/v1/message:send",
             (Binding::WebSocket | Binding::Grpc, _) => continue,
         };
-        let ask = Ask::new(Op::Send, door.params("behind"));
+        let call = Call::new(Op::Send, door.params("behind"));
         let body = match door.variant.binding {
-            Binding::Rest => ask.params,
-            _ => request(1, &ask, door.variant.generation),
+            Binding::Rest => call.params,
+            _ => request(1, &call, door.variant.generation),
         };
         let approach = door.approach(&Approach::default());
-        let head = |who: Who, more: &str| {
+        let head = |credential: Credential, more: &str| {
             format!(
                 "POST {}{path} HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\n\
                  Content-Type: application/json\r\n{}{more}\r\n",
                 if approach.path.is_empty() && path.is_empty() { "/" } else { &approach.path },
-                fields(who),
+                fields(credential),
             )
         };
         let length = format!("Content-Length: {}\r\n", body.to_string().len());
         // An authenticated request is served; so would be a second one, if the server read it.
-        let right = format!("{}{body}", head(Who::Right, &length));
+        let right = format!("{}{body}", head(Credential::Right, &length));
         let mut line = guarded.plain.binary.connect();
         line.write(right.as_bytes());
         assert_eq!(line.reply().status, 200, "{door:?}");
-        let before = tasks(&guarded, Kind::Key, Who::Right);
+        let before = tasks(&guarded, Kind::Key, Credential::Right);
         for stranger in [
-            format!("{}{body}", head(Who::Nobody, &length)),
+            format!("{}{body}", head(Credential::Absent, &length)),
             // Its body never comes: the next request follows directly.
-            head(Who::Nobody, &length),
-            format!("{}5\r\n", head(Who::Nobody, "Transfer-Encoding: chunked\r\n")),
-            head(Who::Nobody, &format!("Expect: 100-continue\r\n{length}")),
+            head(Credential::Absent, &length),
+            format!("{}5\r\n", head(Credential::Absent, "Transfer-Encoding: chunked\r\n")),
+            head(Credential::Absent, &format!("Expect: 100-continue\r\n{length}")),
         ] {
             let mut line = guarded.plain.binary.connect();
             line.write(format!("{stranger}{right}").as_bytes());
@@ -68,7 +68,7 @@ fn bytes_after_an_anonymous_request_are_not_read() {
             let statuses: Vec<u16> = replies.iter().map(|reply| reply.status).collect();
             assert_eq!(statuses, [401], "{door:?} {stranger}");
         }
-        assert_eq!(tasks(&guarded, Kind::Key, Who::Right), before, "{door:?}");
+        assert_eq!(tasks(&guarded, Kind::Key, Credential::Right), before, "{door:?}");
         tried += 1;
     }
     assert!(tried > 10, "{tried}");
@@ -77,15 +77,16 @@ fn bytes_after_an_anonymous_request_are_not_read() {
 #[test]
 fn untrusted_client_certificate_gets_no_answer() {
     let guarded = Guarded::start("access-foreign");
-    for (config, is_known) in guarded.certificates() {
-        let place = Place { trust: Some(Arc::new(config)), ..guarded.secure.place.clone() };
-        let mut line = Line::over(place.dial());
+    for (config, is_trusted) in guarded.certificates() {
+        let endpoint =
+            Endpoint { trust: Some(Arc::new(config)), ..guarded.secure.endpoint.clone() };
+        let mut line = Line::over(endpoint.dial());
         // TLS 1.3 lets a client end its handshake before the server verifies its certificate.
         let card = "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let sent = line.stream.write_all(card.as_bytes()).is_ok();
         let mut first = [0; 12];
         let is_answered = sent && line.stream.read_exact(&mut first).is_ok();
-        assert_eq!(is_answered, is_known);
+        assert_eq!(is_answered, is_trusted);
     }
 }
 
@@ -93,7 +94,7 @@ fn untrusted_client_certificate_gets_no_answer() {
 fn websocket_subprotocol_can_carry_the_bearer_token() {
     let guarded = Guarded::start("access-page");
     let upgrade = |token: &str| {
-        let (_, approach) = guarded.caller(Kind::Key, Who::Nobody).expect("nobody");
+        let (_, approach) = guarded.caller(Kind::Key, Credential::Absent).expect("nobody");
         let (_, from) = &approach.fields[0];
         let lines = format!(
             "X-Forwarded-For: {from}\r\nSec-WebSocket-Protocol: a2a, a2a.bearer.{token}\r\n"
@@ -121,7 +122,7 @@ fn websocket_subprotocol_can_carry_the_bearer_token() {
 #[test]
 fn valid_keys_pass_at_every_endpoint_after_wrong_keys() {
     let guarded = Guarded::start("access-often");
-    let (place, known) = guarded.caller(Kind::Key, Who::Right).expect("a caller");
+    let (endpoint, valid) = guarded.caller(Kind::Key, Credential::Right).expect("a caller");
     let from = |key: Option<&str>| {
         let key = key.map(|key| ("X-API-Key", key.to_owned()));
         let address = ("X-Forwarded-For", "192.0.2.7".to_owned());
@@ -129,9 +130,9 @@ fn valid_keys_pass_at_every_endpoint_after_wrong_keys() {
     };
     let all = doors();
     let send = |door: Door, approach: &Approach| {
-        door.call(&place, approach, Ask::new(Op::Send, door.params("often")), "")
+        door.call(&endpoint, approach, Call::new(Op::Send, door.params("often")), "")
     };
-    send(all[0], &known).answer.expect("somebody who is known from elsewhere");
+    send(all[0], &valid).answer.expect("somebody who is known from elsewhere");
     for number in 0..10 {
         let wrong = from(Some(&format!("wrong-{number}")));
         assert_eq!(send(all[0], &wrong).reply.status, 401);
@@ -160,7 +161,7 @@ fn valid_keys_pass_at_every_endpoint_after_wrong_keys() {
                 Err(fault) => assert!(is_reader && forbidden(&fault), "{door:?} {fault:?}"),
             }
         }
-        let nobody = send(door, &from(None)).answer.expect_err("no key");
-        assert!(nobody.http.is_none_or(|status| status == 401), "{door:?} {nobody:?}");
+        let fault = send(door, &from(None)).answer.expect_err("no key");
+        assert!(fault.http.is_none_or(|status| status == 401), "{door:?} {fault:?}");
     }
 }

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::{
-    client::{Ask, By, Client, Op, Stream, Target},
+    client::{By, Call, Client, Op, Stream, Target},
     expected_task::{Expected, stream_in},
     life::in_every_way,
-    message_spec::{MessageSpec, say},
+    message_spec::{MessageSpec, text_spec},
     model::{Event, Last, Numbered, Role},
     server::Server,
     variants::{VARIANTS, every_way},
@@ -19,7 +19,7 @@ fn held(server: &Server) -> (Target, Expected) {
 
 /// The same, made by this client.
 pub fn held_by(client: &mut Client) -> (Target, Expected) {
-    let spec = say("hold");
+    let spec = text_spec("hold");
     let task = client.send(&spec).expect("an answer").task();
     let mut expects = Expected::begun(&task.id, &task.context, &spec);
     expects.status("working", "");
@@ -27,26 +27,26 @@ pub fn held_by(client: &mut Client) -> (Target, Expected) {
 }
 
 /// Sends the next message to the task.
-pub fn tell(client: &mut Client, expects: &mut Expected, text: &str) {
-    let spec = say(text).to(&expects.task);
+pub fn send_text(client: &mut Client, expects: &mut Expected, text: &str) {
+    let spec = text_spec(text).to(&expects.task);
     client.send(&spec).expect("an answer").task();
-    expects.told(&spec);
+    expects.add_message(&spec);
 }
 
 /// Completes a held task with this client: three chunks and the end.
 pub fn finish(client: &mut Client, expects: &mut Expected) -> Vec<Numbered> {
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for (text, chunk, append, last) in [
         ("chunk", "a", false, false),
         ("chunk more", "b", true, false),
         ("chunk last", "c", true, true),
     ] {
-        tell(client, expects, text);
-        told.push(expects.chunk(chunk, append, last));
+        send_text(client, expects, text);
+        events.push(expects.chunk(chunk, append, last));
     }
-    tell(client, expects, "end");
-    told.push(expects.status("completed", "The end."));
-    told
+    send_text(client, expects, "end");
+    events.push(expects.status("completed", "The end."));
+    events
 }
 
 fn open(client: &mut Client, spec: &MessageSpec) -> Stream {
@@ -57,16 +57,16 @@ fn open(client: &mut Client, spec: &MessageSpec) -> Stream {
 fn stream_has_all_events_of_its_task() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let spec = say("done");
+        let spec = text_spec("done");
         let mut stream = open(client, &spec);
         let (id, first) = stream.begin();
         let context = context_of(&first).unwrap_or_else(|| "unknown".to_owned());
         let mut expects = Expected::begun(&id, &context, &spec);
-        let mut told = vec![expects.shown()];
-        told.extend(expects.done());
+        let mut events = vec![expects.shown()];
+        events.extend(expects.done());
         let mut seen = vec![first];
         seen.extend(stream.rest());
-        assert_eq!(seen, stream_in(client.variant.form(), client.variant.generation, &told));
+        assert_eq!(seen, stream_in(client.variant.form(), client.variant.generation, &events));
     });
 }
 
@@ -82,17 +82,17 @@ fn context_of(first: &Numbered) -> Option<String> {
 fn stream_of_a_direct_message_has_one_event() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let seen = open(client, &say("ping")).rest();
+        let seen = open(client, &text_spec("ping")).rest();
         let [Numbered { seq: None, event }] = &seen[..] else { panic!("{seen:?}") };
         match event {
             Event::Message(message) => {
                 assert!(client.variant.has_messages());
                 assert_eq!((message.role, message.first_text()), (Role::Agent, "pong"));
             }
-            Event::Status { state, says, last, .. } => {
+            Event::Status { state, message, last, .. } => {
                 assert!(!client.variant.has_messages());
                 assert_eq!((state.as_str(), *last), ("completed", Last(Some(true))));
-                assert_eq!(says.as_ref().expect("a message").first_text(), "pong");
+                assert_eq!(message.as_ref().expect("a message").first_text(), "pong");
             }
             Event::Task(_) | Event::Artifact { .. } => panic!("{event:?}"),
         }
@@ -103,7 +103,7 @@ fn stream_of_a_direct_message_has_one_event() {
 fn stream_ends_at_input_required_and_a_new_stream_continues() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let (first, form) = (say("ask"), client.variant.form());
+        let (first, form) = (text_spec("ask"), client.variant.form());
         let seen = open(client, &first).rest();
         let (id, context) = match &seen[0].event {
             Event::Task(task) => (task.id.clone(), task.context.clone()),
@@ -111,17 +111,17 @@ fn stream_ends_at_input_required_and_a_new_stream_continues() {
             other => panic!("{other:?}"),
         };
         let mut expects = Expected::begun(&id, &context, &first);
-        let mut told = vec![expects.shown()];
-        told.push(expects.status("working", ""));
-        told.push(expects.status("input-required", "What next?"));
-        assert_eq!(seen, stream_in(form, client.variant.generation, &told));
+        let mut events = vec![expects.shown()];
+        events.push(expects.status("working", ""));
+        events.push(expects.status("input-required", "What next?"));
+        assert_eq!(seen, stream_in(form, client.variant.generation, &events));
         // It always begins with the current task (wire §5.1), with the message in its history.
-        let next = say("done").to(&expects.task);
-        expects.told(&next);
+        let next = text_spec("done").to(&expects.task);
+        expects.add_message(&next);
         let seen = open(client, &next).rest();
-        let mut told = vec![expects.shown()];
-        told.extend(expects.done());
-        assert_eq!(seen, stream_in(form, client.variant.generation, &told));
+        let mut events = vec![expects.shown()];
+        events.extend(expects.done());
+        assert_eq!(seen, stream_in(form, client.variant.generation, &events));
     });
 }
 
@@ -129,15 +129,15 @@ fn stream_ends_at_input_required_and_a_new_stream_continues() {
 fn a_stream_stays_open_at_auth_required() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let first = say("sign in");
+        let first = text_spec("sign in");
         let mut stream = open(client, &first);
         let (id, _) = stream.begin();
-        let asked = stream.expect();
+        let event = stream.expect();
         let state = super::model::state_in(client.variant.form(), "auth-required");
         assert!(
-            matches!(&asked.event, Event::Status { state: s, last, .. }
+            matches!(&event.event, Event::Status { state: s, last, .. }
                 if *s == state && *last == Last(Some(false))),
-            "{asked:?}"
+            "{event:?}"
         );
         // The credentials come out of band (A2A 1.0 §7.6.1); here the task ends instead.
         client.cancel(&Target { id, made: client.variant.generation }).expect("a canceled task");
@@ -158,11 +158,11 @@ fn subscriber_gets_the_task_then_all_later_events() {
         let (target, mut expects) = held(&server);
         let mut stream = client.subscribe(&target).expect("a stream");
         // The first event shows that it is attached; only then does the task continue.
-        let mut told = vec![expects.shown()];
+        let mut events = vec![expects.shown()];
         let mut seen = vec![stream.expect()];
-        told.extend(finish(&mut observer, &mut expects));
+        events.extend(finish(&mut observer, &mut expects));
         seen.extend(stream.rest());
-        assert_eq!(seen, stream_in(client.variant.form_for(target.made), target.made, &told));
+        assert_eq!(seen, stream_in(client.variant.form_for(target.made), target.made, &events));
     });
 }
 
@@ -182,18 +182,18 @@ fn all_subscribers_get_the_same_events_in_order() {
         }
         let mut leaver = server.client(made).subscribe(&target).expect("a stream");
         leaver.expect();
-        let mut told = vec![expects.shown()];
-        tell(&mut maker, &mut expects, "chunk");
-        told.push(expects.chunk("a", false, false));
+        let mut events = vec![expects.shown()];
+        send_text(&mut maker, &mut expects, "chunk");
+        events.push(expects.chunk("a", false, false));
         leaver.expect();
         drop(leaver);
-        told.extend(finish(&mut maker, &mut expects));
+        events.extend(finish(&mut maker, &mut expects));
         for (client, stream, mut seen) in streams {
             seen.extend(stream.rest());
             let form = client.variant.form_for(target.made);
             assert_eq!(
                 seen,
-                stream_in(form, target.made, &told),
+                stream_in(form, target.made, &events),
                 "{made:?} in {:?}",
                 client.variant
             );
@@ -212,13 +212,13 @@ fn a_resumed_subscription_has_no_gap_and_no_repeat() {
         // Returns before there is a new event, and waits.
         let waits =
             client.subscribe_after(&target, Some((expects.seq, By::Field))).expect("a stream");
-        let mut told = vec![expects.shown()];
-        told.extend(finish(&mut observer, &mut expects));
-        let expected = stream_in(form, target.made, &told);
+        let mut events = vec![expects.shown()];
+        events.extend(finish(&mut observer, &mut expects));
+        let expected = stream_in(form, target.made, &events);
         assert_eq!(whole.rest(), expected);
         assert_eq!(waits.rest(), expected[1..]);
         // Returns after the end, having seen all but some events.
-        for (count, one) in told.iter().enumerate().take(told.len() - 1) {
+        for (count, one) in events.iter().enumerate().take(events.len() - 1) {
             for by in [By::Field, By::Query] {
                 let after = one.seq.expect("a number");
                 let back = client.subscribe_after(&target, Some((after, by))).expect("a stream");
@@ -226,8 +226,8 @@ fn a_resumed_subscription_has_no_gap_and_no_repeat() {
             }
         }
         // A client that has seen all events of a finished task cannot subscribe.
-        let ask = Ask::new(Op::Subscribe, json!({"id": target.id}));
-        let fault = client.fault(&Ask { after: Some((expects.seq, By::Field)), ..ask });
+        let call = Call::new(Op::Subscribe, json!({"id": target.id}));
+        let fault = client.fault(&Call { after: Some((expects.seq, By::Field)), ..call });
         super::errors::assert_fault(client.variant, Op::Subscribe, "UnsupportedOperation", &fault);
     });
 }
@@ -237,19 +237,19 @@ fn a_resumption_after_eviction_sends_the_task_first() {
     let server = Server::with(&["--limit", "event_ring_max=20"]);
     let mut observer = server.observer();
     in_every_way(&server, |client| {
-        let task = observer.send(&say("rewrite")).expect("an answer").task();
+        let task = observer.send(&text_spec("rewrite")).expect("an answer").task();
         let target = observer.target(&task);
         // Submitted, two hundred times an artifact, working.
         let last = 202;
         let mut within = client.subscribe_after(&target, Some((last - 10, By::Field))).unwrap();
-        let mut behind = client.subscribe_after(&target, Some((1, By::Field))).unwrap();
-        let snapshot = behind.expect();
+        let mut evicted = client.subscribe_after(&target, Some((1, By::Field))).unwrap();
+        let snapshot = evicted.expect();
         assert_eq!(snapshot.seq, Some(last));
         assert!(matches!(snapshot.event, Event::Task(task) if task.state == "working"));
         let missed: Vec<_> = (0..10).map(|_| within.expect().seq).collect();
         assert_eq!(missed, (last - 9..=last).map(Some).collect::<Vec<_>>());
-        observer.send(&say("end").to(&task)).expect("an answer");
-        for stream in [within, behind] {
+        observer.send(&text_spec("end").to(&task)).expect("an answer");
+        for stream in [within, evicted] {
             let [Numbered { seq, event: Event::Status { state, .. } }] = &stream.rest()[..] else {
                 panic!("one event more");
             };
@@ -263,7 +263,7 @@ fn a_subscription_outlasts_input_required_in_1_0() {
     let server = Server::start();
     let mut observer = server.observer();
     in_every_way(&server, |client| {
-        let first = say("ask");
+        let first = text_spec("ask");
         let task = observer.send(&first).expect("an answer").task();
         let target = observer.target(&task);
         let mut expects = Expected::begun(&task.id, &task.context, &first);
@@ -271,14 +271,14 @@ fn a_subscription_outlasts_input_required_in_1_0() {
         expects.status("input-required", "What next?");
         let form = client.variant.form_for(target.made);
         let mut stream = client.subscribe(&target).expect("a stream");
-        let mut told = vec![expects.shown()];
+        let mut events = vec![expects.shown()];
         let mut seen = vec![stream.expect()];
         if client.variant.subscription_outlasts_input() {
-            tell(&mut observer, &mut expects, "done");
-            told.extend(expects.done());
+            send_text(&mut observer, &mut expects, "done");
+            events.extend(expects.done());
         }
         seen.extend(stream.rest());
-        assert_eq!(seen, stream_in(form, target.made, &told));
+        assert_eq!(seen, stream_in(form, target.made, &events));
     });
 }
 
@@ -286,12 +286,12 @@ fn a_subscription_outlasts_input_required_in_1_0() {
 fn a_task_outlives_the_stream_that_made_it() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let mut stream = open(client, &say("hold"));
+        let mut stream = open(client, &text_spec("hold"));
         let (id, _) = stream.begin();
         drop(stream);
         let target = Target { id, made: client.variant.generation };
         let task = client.get(&target).expect("a task");
-        client.send(&say("end").to(&task)).expect("an answer");
+        client.send(&text_spec("end").to(&task)).expect("an answer");
         assert_eq!(client.get(&target).expect("a task").state, "completed");
     });
 }
@@ -302,7 +302,7 @@ fn shutdown_ends_every_stream_with_an_error() {
     let mut streams = Vec::new();
     for &variant in VARIANTS {
         let mut client = server.client(variant);
-        let mut stream = open(&mut client, &say("hold"));
+        let mut stream = open(&mut client, &text_spec("hold"));
         stream.expect();
         let working = stream.expect();
         assert!(matches!(&working.event, Event::Status { state, .. } if state == "working"));

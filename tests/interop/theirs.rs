@@ -4,13 +4,13 @@
 use serde_json::{Value, json};
 
 use super::{
-    client::{Ask, By, Client, Fault, Item, Op, Target},
-    credentials::{ISSUERS, configured, known, places, token_of},
+    client::{By, Call, Client, Fault, Item, Op, Target},
+    credentials::{ISSUERS, agent_sections, auth_sections, configured, token_of},
     errors::assert_fault,
-    exchange::{Approach, Heard, name_tenant},
-    message_spec::{MessageSpec, say},
+    exchange::{Approach, Replies, name_tenant},
+    message_spec::{MessageSpec, text_spec},
     model::{Gen, V01, V1, V03},
-    place::Place,
+    place::Endpoint,
     server::Server,
     variants::{Binding, OBSERVER, VARIANTS, Variant},
 };
@@ -60,16 +60,16 @@ pub fn others() -> Vec<Person> {
 }
 
 pub fn server(name: &str) -> Server {
-    let text = format!("tenants = \"any\"\n{}{}", known("alice"), places());
+    let text = format!("tenants = \"any\"\n{}{}", auth_sections("alice"), agent_sections());
     let binary = configured(name, &text);
-    let place = Place { addr: binary.addr(), trust: None, authority: None };
-    Server { binary, place }
+    let endpoint = Endpoint { addr: binary.addr(), trust: None, authority: None };
+    Server { binary, endpoint }
 }
 
 /// A caller's client, and its replies.
 pub struct Caller {
     pub client: Client,
-    pub heard: Heard,
+    pub replies: Replies,
     tenant: &'static str,
 }
 
@@ -87,25 +87,25 @@ impl Caller {
         let fields = [&person.fields[..], more].concat();
         let approach = Approach::with(&fields).in_tenant(variant, person.tenant);
         let client = server.client_with(variant, &approach);
-        Caller { client, heard: approach.heard, tenant: person.tenant }
+        Caller { client, replies: approach.replies, tenant: person.tenant }
     }
 
-    fn place(&self, ask: &Ask) -> Ask {
-        let mut ask = ask.clone();
-        name_tenant(self.client.variant, &mut ask.params, self.tenant);
-        ask
+    fn in_tenant(&self, call: &Call) -> Call {
+        let mut call = call.clone();
+        name_tenant(self.client.variant, &mut call.params, self.tenant);
+        call
     }
 
     /// A refusal, and all of its bytes except the task's id.
-    pub fn refused(&mut self, ask: &Ask, id: &str) -> (Fault, String) {
-        self.heard.take();
-        let fault = self.client.fault(&self.place(ask));
-        let told = self.heard.take().iter().map(|reply| told(reply, id)).collect();
-        (fault, told)
+    pub fn refused(&mut self, call: &Call, id: &str) -> (Fault, String) {
+        self.replies.take();
+        let fault = self.client.fault(&self.in_tenant(call));
+        let answers = self.replies.take().iter().map(|reply| without_id(reply, id)).collect();
+        (fault, answers)
     }
 
-    pub fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
-        self.client.link.call(&self.place(ask))
+    pub fn call(&mut self, call: &Call) -> Result<Value, Fault> {
+        self.client.link.call(&self.in_tenant(call))
     }
 
     /// A task that this caller has made.
@@ -117,8 +117,8 @@ impl Caller {
     /// The task of a streamed send, from its first event.
     pub fn streamed(&mut self, spec: &MessageSpec) -> String {
         let params = self.client.variant.form().send_params(spec);
-        let ask = self.place(&Ask::new(Op::Stream, params));
-        let first = self.client.link.open(&ask).expect("a stream").next();
+        let call = self.in_tenant(&Call::new(Op::Stream, params));
+        let first = self.client.link.open(&call).expect("a stream").next();
         let Item::Event { value, .. } = first else { panic!("no event: {first:?}") };
         let whole = ["task", "statusUpdate"].into_iter().find_map(|name| value.get(name));
         let task = whole.unwrap_or(&value);
@@ -128,7 +128,7 @@ impl Caller {
 
     pub fn send(&mut self, spec: &MessageSpec) -> Result<Value, Fault> {
         let params = self.client.variant.form().send_params(spec);
-        self.call(&Ask::new(Op::Send, params)).map(|answer| match &answer["task"] {
+        self.call(&Call::new(Op::Send, params)).map(|answer| match &answer["task"] {
             Value::Null => answer,
             task => task.clone(),
         })
@@ -136,7 +136,7 @@ impl Caller {
 }
 
 /// An answer without its time, and with the task's id replaced.
-pub fn told(reply: &Reply, id: &str) -> String {
+pub fn without_id(reply: &Reply, id: &str) -> String {
     let fields = reply.fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("date"));
     let fields: Vec<_> = fields.collect();
     let body = String::from_utf8_lossy(&reply.body).replace(id, "ID");
@@ -150,33 +150,33 @@ pub fn unlike(id: &str) -> String {
 }
 
 /// All operations that read a task, with the error for a missing task.
-fn asks(variant: Variant, id: &str, context: &str) -> Vec<(Ask, &'static str)> {
-    let about = |op| Ask::new(op, json!({"id": id}));
-    let after = |by| Ask { after: Some((1, by)), ..about(Op::Subscribe) };
+fn calls(variant: Variant, id: &str, context: &str) -> Vec<(Call, &'static str)> {
+    let about = |op| Call::new(op, json!({"id": id}));
+    let after = |by| Call { after: Some((1, by)), ..about(Op::Subscribe) };
     let mut all = vec![
-        (Ask::new(Op::Get, json!({"id": id, "historyLength": 3})), "TaskNotFound"),
+        (Call::new(Op::Get, json!({"id": id, "historyLength": 3})), "TaskNotFound"),
         (about(Op::Cancel), "TaskNotFound"),
         (about(Op::Subscribe), "TaskNotFound"),
         (after(By::Field), "TaskNotFound"),
     ];
     if variant.is_json() {
-        all.push((Ask::new(Op::Get, json!({"id": id, "wait": 9})), "TaskNotFound"));
+        all.push((Call::new(Op::Get, json!({"id": id, "wait": 9})), "TaskNotFound"));
         let wait = json!({"id": id, "wait": 9, "afterEvent": 1});
-        all.push((Ask::new(Op::Get, wait), "TaskNotFound"));
+        all.push((Call::new(Op::Get, wait), "TaskNotFound"));
         all.push((after(By::Query), "TaskNotFound"));
     }
     for op in [Op::PushSet, Op::PushGet, Op::PushList, Op::PushDelete] {
         if variant.generation != V01 || matches!(op, Op::PushSet | Op::PushGet) {
             let params = push_params(variant, op, id);
-            all.push((Ask::new(op, params), "TaskNotFound"));
+            all.push((Call::new(op, params), "TaskNotFound"));
         }
     }
     if !variant.names_tasks() {
         for op in [Op::Send, Op::Stream] {
             for context in [None, Some(context.to_owned())] {
-                let spec = MessageSpec { task: Some(id.to_owned()), context, ..say("done") };
+                let spec = MessageSpec { task: Some(id.to_owned()), context, ..text_spec("done") };
                 let params = variant.form().send_params(&spec);
-                all.push((Ask::new(op, params), "TaskNotFound"));
+                all.push((Call::new(op, params), "TaskNotFound"));
             }
         }
     }
@@ -210,7 +210,7 @@ pub struct Hers {
 
 pub fn get(server: &Server, person: &Person, target: &Target) -> Value {
     let mut caller = Caller::new(server, OBSERVER, person);
-    caller.call(&Ask::new(Op::Get, json!({"id": target.id}))).expect("a task of hers")
+    caller.call(&Call::new(Op::Get, json!({"id": target.id}))).expect("a task of hers")
 }
 
 /// Alice's tasks in acme, across the generations: waiting, running and completed.
@@ -219,7 +219,7 @@ pub fn hers(server: &Server) -> Vec<Hers> {
     let made = [(V01, "ask"), (V03, "hold"), (V1, "done"), (V1, "hold")];
     let made = made.into_iter().map(|(generation, text)| {
         let mut caller = Caller::new(server, rpc(generation), &alice());
-        let spec = say(text).within(&format!("context-of-{text}"));
+        let spec = text_spec(text).within(&format!("context-of-{text}"));
         let task = caller.send(&spec).expect("a task");
         let id = task["id"].as_str().expect("an id").to_owned();
         let target = Target { id, made: generation };
@@ -245,14 +245,14 @@ fn a_task_of_another_caller_is_answered_like_a_missing_one() {
             for task in &hers {
                 let id = &task.target.id;
                 let nothing = unlike(id);
-                let known = asks(variant, id, &task.context);
-                let unknown = asks(variant, &nothing, &task.context);
-                for ((known, name), (unknown, _)) in known.iter().zip(&unknown) {
-                    let (fault, told) = one.refused(known, id);
-                    assert_fault(variant, known.op, name, &fault);
-                    let (_, as_nothing) = two.refused(unknown, &nothing);
-                    assert_eq!(told, as_nothing, "{variant:?} {} {known:?}", person.what);
-                    assert!(!told.is_empty());
+                let existing = calls(variant, id, &task.context);
+                let missing = calls(variant, &nothing, &task.context);
+                for ((existing, name), (missing, _)) in existing.iter().zip(&missing) {
+                    let (fault, answers) = one.refused(existing, id);
+                    assert_fault(variant, existing.op, name, &fault);
+                    let (_, as_nothing) = two.refused(missing, &nothing);
+                    assert_eq!(answers, as_nothing, "{variant:?} {} {existing:?}", person.what);
+                    assert!(!answers.is_empty());
                 }
             }
         }

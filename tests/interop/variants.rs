@@ -2,7 +2,7 @@
 
 use super::{
     model::{Form, Gen, V01, V1, V03},
-    place::Place,
+    place::Endpoint,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Variant {
 
     /// Its entry in a card (A2A 1.0 §4.4.6): binding, version and URL. Cards have no 0.1, and one
     /// entry for all carriers of a binding.
-    pub fn interface(self, place: &Place) -> Option<(&'static str, &'static str, String)> {
+    pub fn interface(self, endpoint: &Endpoint) -> Option<(&'static str, &'static str, String)> {
         let version = match self.generation {
             V01 => return None,
             V03 => "0.3",
@@ -101,7 +101,7 @@ impl Variant {
         if self.carrier != variant(self.binding, self.generation).carrier {
             return None;
         }
-        let (scheme, addr) = (place.scheme(), place.addr);
+        let (scheme, addr) = (endpoint.scheme(), endpoint.addr);
         let (binding, url) = match (self.binding, self.generation) {
             (Binding::JsonRpc, _) => ("JSONRPC", format!("{scheme}://{addr}/")),
             // Wire §3.1: the paths of 0.3 begin with /v1, its URL does not end with it.
@@ -176,7 +176,7 @@ impl Variant {
     }
 
     /// Wire §1.5: the `history_length` of 0.3's proto has no presence: 0 means unset.
-    pub fn can_ask_for_no_history(self) -> bool {
+    pub fn can_request_no_history(self) -> bool {
         (self.binding, self.generation) != (Binding::Grpc, V03)
     }
 

@@ -86,7 +86,7 @@ impl Form {
     fn wrapped(self, part: &Part) -> Part {
         let mut part = part.clone();
         match &part.content {
-            Content::Data(data) if !self.takes(data) => {
+            Content::Data(data) if !self.allows_data(data) => {
                 part.content = Content::Data(json!({"value": data}));
                 if part.metadata.is_null() {
                     part.metadata = json!({});
@@ -98,7 +98,7 @@ impl Form {
         part
     }
 
-    fn takes(self, data: &Value) -> bool {
+    fn allows_data(self, data: &Value) -> bool {
         self.is_v1() || data.is_object() || self == Form::V01 && data.is_array()
     }
 
@@ -119,18 +119,18 @@ fn set(object: &mut Value, key: &str, value: Value) {
 /// Takes the members of an object one by one; a member left at the end is unknown to the form.
 struct Members<'v> {
     whole: &'v Value,
-    left: Map<String, Value>,
+    remaining: Map<String, Value>,
 }
 
 impl<'v> Members<'v> {
     fn of(whole: &'v Value) -> Members<'v> {
-        let left = whole.as_object().unwrap_or_else(|| panic!("no object: {whole}")).clone();
-        Members { whole, left }
+        let remaining = whole.as_object().unwrap_or_else(|| panic!("no object: {whole}")).clone();
+        Members { whole, remaining }
     }
 
     /// The member, or null.
     fn take(&mut self, key: &str) -> Value {
-        self.left.remove(key).unwrap_or_default()
+        self.remaining.remove(key).unwrap_or_default()
     }
 
     fn need(&mut self, key: &str) -> Value {
@@ -179,7 +179,12 @@ impl<'v> Members<'v> {
     }
 
     fn end(self) {
-        assert!(self.left.is_empty(), "unknown members {:?} in {}", self.left, self.whole);
+        assert!(
+            self.remaining.is_empty(),
+            "unknown members {:?} in {}",
+            self.remaining,
+            self.whole
+        );
     }
 }
 
@@ -330,21 +335,21 @@ impl Form {
         let timestamp = members.need_text("timestamp");
         // A2A 1.0 §5.6.1: UTC, with milliseconds if available.
         assert!(timestamp.ends_with('Z') && timestamp.len() <= 24, "{timestamp}");
-        let says = members.take("message");
+        let message = members.take("message");
         members.end();
-        (state, (!says.is_null()).then(|| self.message(&says)))
+        (state, (!message.is_null()).then(|| self.message(&message)))
     }
 
     pub fn task(self, value: &Value) -> Task {
         let mut members = Members::of(value);
         members.kind(self, "task");
-        let (state, says) = self.status(&members.need("status"));
+        let (state, message) = self.status(&members.need("status"));
         let context_key = if self == Form::V01 { "sessionId" } else { "contextId" };
         let task = Task {
             id: members.need_text("id"),
             context: members.need_text(context_key),
             state,
-            says,
+            message,
             artifacts: members.list("artifacts", |artifact| {
                 let mut members = Members::of(artifact);
                 let artifact = self.artifact(&mut members);
@@ -389,7 +394,7 @@ impl Form {
         }
     }
 
-    fn place(self, members: &mut Members<'_>) -> String {
+    fn task_id(self, members: &mut Members<'_>) -> String {
         if self == Form::V01 {
             return members.need_text("id");
         }
@@ -401,17 +406,17 @@ impl Form {
     fn status_event(self, value: &Value) -> Event {
         let mut members = Members::of(value);
         members.kind(self, "status-update");
-        let (state, says) = self.status(&members.need("status"));
+        let (state, message) = self.status(&members.need("status"));
         let last = match self {
             // Wire §1.6: required in 0.3, and written in 0.1; ProtoJSON omits false.
             Form::V01 | Form::V03 => Some(members.need("final") == true),
             Form::Proto03 => Some(members.flag("final")),
             Form::V1 | Form::Canonical => None,
         };
-        let task = self.place(&mut members);
+        let task = self.task_id(&mut members);
         members.object("metadata");
         members.end();
-        Event::Status { task, state, says, last: Last(last) }
+        Event::Status { task, state, message, last: Last(last) }
     }
 
     fn artifact_event(self, value: &Value) -> Event {
@@ -424,7 +429,7 @@ impl Form {
         let flags = if self == Form::V01 { &mut inside } else { &mut members };
         let (append, last_chunk) = (flags.flag("append"), flags.flag("lastChunk"));
         inside.end();
-        let task = self.place(&mut members);
+        let task = self.task_id(&mut members);
         members.object("metadata");
         members.end();
         Event::Artifact { task, artifact, append, last_chunk }
@@ -451,7 +456,7 @@ impl Part {
     /// Wire §1.9: data other than an object is wrapped, and marked in the part's metadata; 0.1 also
     /// has arrays.
     fn data(&mut self, data: Value, form: Form) {
-        assert!(form.takes(&data), "{form:?}: {data}");
+        assert!(form.allows_data(&data), "{form:?}: {data}");
         let is_wrapped = self.metadata["data_part_compat"] == true;
         if !is_wrapped {
             self.content = Content::Data(data);

@@ -5,9 +5,9 @@ use std::{sync::mpsc::channel, thread};
 
 use super::{
     client::{By, Item, Stream, Target},
-    credentials::places,
+    credentials::agent_sections,
     exchange::Approach,
-    message_spec::say,
+    message_spec::text_spec,
     model::Event,
     soak::Changing,
     variants::{Binding, OBSERVER, VARIANTS, Variant},
@@ -23,7 +23,7 @@ fn keys(one: &str, other: &str) -> String {
         "{}{}{}[limits]\nsse_keep_alive_ms = 3600000\nws_ping_ms = 3600000\n",
         key("one", one),
         key("other", other),
-        places(),
+        agent_sections(),
     )
 }
 
@@ -46,7 +46,7 @@ impl Open {
     fn new(changing: &Changing, variant: Variant, key: &str) -> Open {
         let approach = showing(key);
         let mut client = changing.server.client_with(variant, &approach);
-        let task = client.send(&say("hold")).expect("an answer").task();
+        let task = client.send(&text_spec("hold")).expect("an answer").task();
         let target = client.target(&task);
         let mut stream = client.subscribe(&target).expect("a stream");
         let first = stream.expect();
@@ -56,11 +56,13 @@ impl Open {
     }
 
     /// The key is withdrawn: the stream ends, and resumes with the caller's next key.
-    fn ends_and_goes_on(mut self, changing: &Changing) {
+    fn ends_and_resumes(mut self, changing: &Changing) {
         match (self.variant.binding, self.stream.item()) {
             (Binding::JsonRpc | Binding::Rest, Item::End) => {}
             // The close code for unauthorized clients (RFC 6455 §7.4.2).
-            (Binding::WebSocket, Item::End) => assert_eq!(self.approach.heard.last().status, 3000),
+            (Binding::WebSocket, Item::End) => {
+                assert_eq!(self.approach.replies.last().status, 3000)
+            }
             (Binding::Grpc, Item::Fault(fault)) => {
                 assert_eq!(fault.status.as_deref(), Some("UNAUTHENTICATED"), "{fault:?}");
             }
@@ -92,7 +94,7 @@ fn withdrawn_key_ends_its_streams_and_next_key_resumes_them() {
                 let open = Open::new(changing, variant, "first");
                 opened_here.send(None).expect("somebody waits");
                 drop(opened_here);
-                open.ends_and_goes_on(changing);
+                open.ends_and_resumes(changing);
             }));
             let opened_here = opened.clone();
             staying.push(scope.spawn(move || {
@@ -107,7 +109,7 @@ fn withdrawn_key_ends_its_streams_and_next_key_resumes_them() {
         let targets: Vec<Option<Target>> = targets.iter().collect();
         assert_eq!(targets.len(), 2 * VARIANTS.len());
         changing.replace(&keys("second", "stays"));
-        eventually("the file is read", || changing.said("was read again") == 1);
+        eventually("the file is read", || changing.count_lines("was read again") == 1);
         going.into_iter().for_each(|thread| thread.join().expect("it goes on"));
         assert!(staying.iter().all(|thread| !thread.is_finished()));
         targets.iter().flatten().for_each(|target| cancel(changing, "stays", target));

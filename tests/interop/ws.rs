@@ -13,17 +13,17 @@ use tungstenite::{
 };
 
 use super::{
-    client::{Ask, By, Fault, Item, Items, Junk, Link},
-    exchange::{Approach, Heard},
+    client::{By, Call, Fault, Item, Items, Junk, Link},
+    exchange::{Approach, Replies},
     jsonrpc::{request, response},
     model::Gen,
-    place::{Place, Socket},
+    place::{Endpoint, Socket},
 };
 use crate::support::reply::Reply;
 
 /// JSON-RPC over a WebSocket.
 pub struct Ws {
-    place: Place,
+    endpoint: Endpoint,
     approach: Approach,
     generation: Gen,
     line: Line,
@@ -38,17 +38,17 @@ struct Shared {
     socket: WebSocket<Box<dyn Socket>>,
     /// Messages for other requests, by the id of the request.
     inbox: HashMap<String, VecDeque<Value>>,
-    heard: Heard,
+    replies: Replies,
 }
 
 impl Line {
     /// Upgrades a connection; the version applies to all its calls.
     fn open(
-        place: &Place,
+        endpoint: &Endpoint,
         approach: &Approach,
         version: Option<(&str, By)>,
     ) -> Result<Line, Reply> {
-        let mut url = approach.ws_url(place);
+        let mut url = approach.ws_url(endpoint);
         if let Some((version, By::Query)) = version {
             url += &format!("&A2A-Version={version}");
         }
@@ -60,14 +60,14 @@ impl Line {
         for (name, value) in &approach.fields {
             builder = builder.with_header(*name, value);
         }
-        let (socket, reply) = match tungstenite::client(builder, place.dial()) {
+        let (socket, reply) = match tungstenite::client(builder, endpoint.dial()) {
             Ok(opened) => opened,
             Err(HandshakeError::Failure(Error::Http(reply))) => return Err(refusal(*reply)),
             Err(error) => panic!("no upgrade: {error}"),
         };
         assert_eq!(reply.headers()["sec-websocket-protocol"], "a2a");
-        let heard = approach.heard.clone();
-        Ok(Line(Arc::new(Mutex::new(Shared { socket, inbox: HashMap::new(), heard }))))
+        let replies = approach.replies.clone();
+        Ok(Line(Arc::new(Mutex::new(Shared { socket, inbox: HashMap::new(), replies }))))
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -93,7 +93,7 @@ impl Line {
             }
             match shared.socket.read().expect("a message") {
                 Message::Text(text) => {
-                    shared.heard.note_text(&text);
+                    shared.replies.note_text(&text);
                     let value: Value = serde_json::from_str(&text).expect("JSON");
                     let inbox = shared.inbox.entry(value["id"].to_string());
                     inbox.or_default().push_back(value);
@@ -101,7 +101,7 @@ impl Line {
                 Message::Ping(_) | Message::Pong(_) => {}
                 Message::Close(frame) => {
                     let code = frame.expect("a code").code.into();
-                    shared.heard.note_close(code);
+                    shared.replies.note_close(code);
                     return Err(code);
                 }
                 other => panic!("no message of A2A: {other:?}"),
@@ -121,31 +121,31 @@ fn refusal(reply: Response<Option<Vec<u8>>>) -> Reply {
 }
 
 impl Ws {
-    pub fn new(place: &Place, approach: &Approach, generation: Gen) -> Ws {
-        Ws::try_new(place, approach, generation).expect("an upgrade")
+    pub fn new(endpoint: &Endpoint, approach: &Approach, generation: Gen) -> Ws {
+        Ws::try_new(endpoint, approach, generation).expect("an upgrade")
     }
 
     /// Opens a WebSocket, or returns the refusal.
-    pub fn try_new(place: &Place, approach: &Approach, generation: Gen) -> Result<Ws, Reply> {
+    pub fn try_new(endpoint: &Endpoint, approach: &Approach, generation: Gen) -> Result<Ws, Reply> {
         let version = (generation == Gen::V1).then_some(("1.0", By::Field));
-        let line = Line::open(place, approach, version)?;
-        let (place, approach) = (place.clone(), approach.clone());
-        Ok(Ws { place, approach, generation, line, next_id: 0 })
+        let line = Line::open(endpoint, approach, version)?;
+        let (endpoint, approach) = (endpoint.clone(), approach.clone());
+        Ok(Ws { endpoint, approach, generation, line, next_id: 0 })
     }
 
     /// Sends a request; returns the connection and the id of its answer.
-    fn ask(&mut self, ask: &Ask) -> (Line, Value) {
+    fn send(&mut self, call: &Call) -> (Line, Value) {
         self.next_id += 1;
-        let mut request = request(self.next_id, ask, self.generation);
+        let mut request = request(self.next_id, call, self.generation);
         // There is no header and no query: the params have it, as a number or as its text.
-        match ask.after {
+        match call.after {
             Some((seq, By::Field)) => request["params"]["lastEventId"] = json!(seq),
             Some((seq, By::Query)) => request["params"]["lastEventId"] = json!(seq.to_string()),
             None => {}
         }
-        let line = match ask.version {
+        let line = match call.version {
             Some(version) => {
-                Line::open(&self.place, &self.approach, Some(version)).expect("an upgrade")
+                Line::open(&self.endpoint, &self.approach, Some(version)).expect("an upgrade")
             }
             None => self.line.clone(),
         };
@@ -155,13 +155,13 @@ impl Ws {
 }
 
 impl Link for Ws {
-    fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
-        let (line, id) = self.ask(ask);
+    fn call(&mut self, call: &Call) -> Result<Value, Fault> {
+        let (line, id) = self.send(call);
         response(&id, &line.expect(&id))
     }
 
-    fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault> {
-        let (line, id) = self.ask(ask);
+    fn open(&mut self, call: &Call) -> Result<Box<dyn Items>, Fault> {
+        let (line, id) = self.send(call);
         Ok(Box::new(Stream { line, id }))
     }
 

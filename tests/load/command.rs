@@ -205,14 +205,14 @@ fn replay_repeats_the_recorded_calls() {
 #[test]
 fn self_test_reports_the_timer_error() {
     let output = Command::new(PATH).args(["bench", "--self-test"]).output().unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The head, three lines for the timer, three for each of three servers, the closed loop, and the
     // verdict.
-    assert_eq!(told.lines().count(), 15, "{told}");
+    assert_eq!(stdout.lines().count(), 15, "{stdout}");
     // The measured deviation is not tested: other processes delay this one.
-    assert!(told.lines().skip(1).all(|line| line.split_whitespace().count() > 3), "{told}");
-    assert!(told.lines().last().unwrap().contains("timer error p99"), "{told}");
+    assert!(stdout.lines().skip(1).all(|line| line.split_whitespace().count() > 3), "{stdout}");
+    assert!(stdout.lines().last().unwrap().contains("timer error p99"), "{stdout}");
 }
 
 #[test]
@@ -255,8 +255,8 @@ fn interrupted_run_reports_unanswered_calls() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let [report, error] = &documents(&output.stdout)[..] else { panic!("{output:?}") };
-    let told = error["error"]["message"].as_str().unwrap();
-    assert!(told.contains("the run was ended early"), "{told}");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the run was ended early"), "{message}");
     let target = &report["targets"][0];
     assert_eq!(target["interrupted"], true);
     assert!(target["unanswered"].as_u64().unwrap() > 5, "{target:#}");
@@ -328,7 +328,7 @@ fn descriptors(pid: u32) -> u64 {
 
 #[test]
 fn wrong_options_are_refused_before_a_call_is_made() {
-    for (flags, told) in [
+    for (flags, expected) in [
         (&["--rate", "0"][..], "--rate"),
         (&["--rate", "x"], "--rate"),
         (&["--rate", "5", "--concurrency", "3"], "--concurrency"),
@@ -375,7 +375,7 @@ fn wrong_options_are_refused_before_a_call_is_made() {
             Command::new(PATH).args(["bench", "http://127.0.0.1:9"]).args(flags).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
-        assert!(stderr.contains(told), "{flags:?}: {stderr}");
+        assert!(stderr.contains(expected), "{flags:?}: {stderr}");
     }
 }
 

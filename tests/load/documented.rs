@@ -11,8 +11,8 @@ const PAGE: &str = include_str!("../../docs/bench.md");
 /// The blocks of the page in this language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let fence = format!("```{language}\n");
-    let behind = PAGE.split(fence.as_str()).skip(1);
-    behind.map(|text| text.split("```").next().unwrap()).collect()
+    let after = PAGE.split(fence.as_str()).skip(1);
+    after.map(|text| text.split("```").next().unwrap()).collect()
 }
 
 /// The section of the page with this title.

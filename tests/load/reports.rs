@@ -157,7 +157,7 @@ fn invalid_report_files_are_rejected() {
     other["schema"] = json!(2);
     let mut half = report;
     half["targets"][0].as_object_mut().unwrap().remove("latency_us");
-    for (name, content, told) in [
+    for (name, content, expected) in [
         ("text", "latency 5 ms".to_owned(), "it is not a JSON report of peregrine bench"),
         ("card", json!({ "name": "clerk" }).to_string(), "it is not a JSON report"),
         ("other", other.to_string(), "schema 2, but this version reads schema 1"),
@@ -168,7 +168,7 @@ fn invalid_report_files_are_rejected() {
         let output = join(&[&file]);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{name}: {stderr}");
-        assert!(stderr.contains(told) && stderr.contains(&file), "{name}: {stderr}");
+        assert!(stderr.contains(expected) && stderr.contains(&file), "{name}: {stderr}");
     }
     let output = join(&[&folder.file("none.json")]);
     assert_eq!(output.status.code(), Some(2));

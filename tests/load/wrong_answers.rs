@@ -49,8 +49,8 @@ impl Tested {
             && target["requests"] == CALLS
             && target["latency_us"]["count"] == CALLS - wrong;
         let (errors, examples) = (&target["errors"], &target["error_examples"]);
-        let told = format!("{fault:?}: {wrong} are {kind}, not {errors} {examples}\n");
-        is_caught.then_some(()).ok_or(told)
+        let error = format!("{fault:?}: {wrong} are {kind}, not {errors} {examples}\n");
+        is_caught.then_some(()).ok_or(error)
     }
 
     fn catches(&self, faults: &[(Fault, &str)]) {

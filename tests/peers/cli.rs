@@ -90,8 +90,8 @@ fn cli_sends_and_reads_the_task() {
         assert_eq!(task["artifacts"][0]["parts"][0]["text"], "größe 🦅", "{task}");
         let read = cli.document("Task", &["task", "get", task["id"].as_str().unwrap()]);
         assert_eq!((&read["id"], &read["artifacts"]), (&task["id"], &task["artifacts"]));
-        let said = cli.document("SendMessageResponse", &["send", "message hi"]);
-        assert_eq!(said["message"]["parts"][0]["text"], "hi", "{said}");
+        let answer = cli.document("SendMessageResponse", &["send", "message hi"]);
+        assert_eq!(answer["message"]["parts"][0]["text"], "hi", "{answer}");
         let failed = cli.document("SendMessageResponse", &["send", "fail"]);
         assert_eq!(state_of(&failed), "TASK_STATE_FAILED", "{failed}");
     });
@@ -169,8 +169,8 @@ fn cli_error_suggests_version_flag_for_0_3_agent() {
         let user = User::of(&url_of(name, "plain"));
         let words = ["send", "echo hi"];
         let error = user.failure(&words, "VersionNotSupportedError", 1);
-        let said = format!("{} {}", error["message"], error["hint"]);
-        assert!(said.contains("--a2a-version 0.3"), "{error}");
+        let text = format!("{} {}", error["message"], error["hint"]);
+        assert!(text.contains("--a2a-version 0.3"), "{error}");
         let text = user.run(&words);
         assert_eq!((text.code, text.out.as_str()), (Some(1), ""), "{text:?}");
         assert!(text.err.contains("--a2a-version 0.3"), "{text:?}");

@@ -20,7 +20,7 @@ use super::{
 /// Forwards connections to a server, and cuts each of the first `cuts` at a text.
 struct CuttingProxy {
     port: u16,
-    left: Arc<AtomicUsize>,
+    remaining: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Copy)]
@@ -35,19 +35,19 @@ impl CuttingProxy {
     async fn start(server: String, cut: Cut, cuts: usize) -> CuttingProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let left = Arc::new(AtomicUsize::new(cuts));
-        let kept = Arc::clone(&left);
+        let remaining = Arc::new(AtomicUsize::new(cuts));
+        let shared = Arc::clone(&remaining);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(&server).await.unwrap();
-                tokio::spawn(pass(client, server, cut, Arc::clone(&kept)));
+                tokio::spawn(pass(client, server, cut, Arc::clone(&shared)));
             }
         });
-        CuttingProxy { port, left }
+        CuttingProxy { port, remaining }
     }
 }
 
-async fn pass(client: TcpStream, server: TcpStream, cut: Cut, left: Arc<AtomicUsize>) {
+async fn pass(client: TcpStream, server: TcpStream, cut: Cut, remaining: Arc<AtomicUsize>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let up = tokio::spawn(async move {
@@ -58,8 +58,10 @@ async fn pass(client: TcpStream, server: TcpStream, cut: Cut, left: Arc<AtomicUs
         let got = &bytes[..got];
         let found = got.windows(cut.at.len()).position(|window| window == cut.at);
         let is_cut = found.is_some()
-            && left
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+            && remaining
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| {
+                    remaining.checked_sub(1)
+                })
                 .is_ok();
         let passed = found.filter(|_| is_cut && cut.is_inside).unwrap_or(got.len());
         if to_client.write_all(&got[..passed]).await.is_err() || is_cut {
@@ -85,7 +87,7 @@ fn steps_of(outcome: &Outcome) -> Result<(Vec<u32>, bool), String> {
     let mut has_gap = false;
     for item in &outcome.items {
         has_gap |= item.get("gap").is_some();
-        let status = item.get("statusUpdate").or(item.get("task")).map(|said| &said["status"]);
+        let status = item.get("statusUpdate").or(item.get("task")).map(|update| &update["status"]);
         let words = status.and_then(|status| status.pointer("/message/parts/0/text"));
         let step = words.and_then(Value::as_str).and_then(|words| words.strip_prefix("step "));
         steps.extend(step.map(|step| step.parse::<u32>().unwrap()));
@@ -105,9 +107,9 @@ fn resumes(cut: Cut, cuts: usize) {
         let client = through(&client, &peer, proxy.port).await;
         let outcome = Outcome::of_stream(client.stream(&SendRequest::text("slow 4")).await).await;
         let (steps, has_gap) = steps_of(&outcome)?;
-        let left = proxy.left.load(Ordering::SeqCst);
-        if left != 0 {
-            return Err(format!("{left} of {cuts} cuts did not happen"));
+        let remaining = proxy.remaining.load(Ordering::SeqCst);
+        if remaining != 0 {
+            return Err(format!("{remaining} of {cuts} cuts did not happen"));
         }
         // Each step at most once; if one is missing, the stream reports a gap.
         let is_once = steps.windows(2).all(|two| two[0] < two[1]);

@@ -97,10 +97,10 @@ fn agent(text: &str) -> Value {
     })
 }
 
-fn status(state: &str, says: Option<&str>) -> Value {
+fn status(state: &str, text: Option<&str>) -> Value {
     let mut status = json!({"state": format!("TASK_STATE_{state}")});
-    if let Some(says) = says {
-        status["message"] = agent(says);
+    if let Some(text) = text {
+        status["message"] = agent(text);
     }
     status
 }
@@ -115,8 +115,8 @@ fn artifact(name: &str, parts: Value) -> Value {
     json!({"artifactId": name, "name": name, "parts": parts})
 }
 
-fn status_update(state: &str, says: Option<&str>) -> Value {
-    json!({"statusUpdate": {"taskId": "t", "contextId": "c", "status": status(state, says)}})
+fn status_update(state: &str, text: Option<&str>) -> Value {
+    json!({"statusUpdate": {"taskId": "t", "contextId": "c", "status": status(state, text)}})
 }
 
 fn artifact_update(artifact: Value, append: bool, last_chunk: bool) -> Value {
@@ -128,12 +128,12 @@ fn artifact_update(artifact: Value, append: bool, last_chunk: bool) -> Value {
 
 /// The task in input-required, or with a final text: JavaScript adds the text to the history at
 /// once, Python when the status changes.
-fn said(peer: &Peer, word: &str, state: &str, says: &str) -> Value {
+fn ended(peer: &Peer, word: &str, state: &str, text: &str) -> Value {
     let mut history = vec![user(word)];
     if !peer.is_python() {
-        history.push(agent(says));
+        history.push(agent(text));
     }
-    task(status(state, Some(says)), json!([]), &history)
+    task(status(state, Some(text)), json!([]), &history)
 }
 
 fn completed(word: &str, artifacts: Value) -> Value {
@@ -210,10 +210,10 @@ fn sent(peer: &Peer, about: &str) -> Option<Value> {
             let history = [user("history"), agent("one"), agent("two"), agent("three")];
             task(status("COMPLETED", None), json!([]), &history)
         }
-        "fail" => said(peer, "fail", "FAILED", "it failed as asked"),
-        "reject" => said(peer, "reject", "REJECTED", "it is refused as asked"),
-        "auth" => said(peer, "auth", "AUTH_REQUIRED", "sign in first"),
-        "input" => said(peer, "input", "INPUT_REQUIRED", "what else?"),
+        "fail" => ended(peer, "fail", "FAILED", "it failed as asked"),
+        "reject" => ended(peer, "reject", "REJECTED", "it is refused as asked"),
+        "auth" => ended(peer, "auth", "AUTH_REQUIRED", "sign in first"),
+        "input" => ended(peer, "input", "INPUT_REQUIRED", "what else?"),
         "follow-up" => {
             let history = [user("input"), agent("what else?"), user("more")];
             let answer = json!([artifact("answer", json!([{"text": "more"}]))]);
@@ -243,8 +243,8 @@ fn streamed(peer: &Peer, about: &str) -> Option<Vec<Value>> {
         }
         "message" => vec![json!({"message": direct("hi")})],
         "input" => {
-            let asks = status_update("INPUT_REQUIRED", Some("what else?"));
-            vec![first("input"), working, asks]
+            let question = status_update("INPUT_REQUIRED", Some("what else?"));
+            vec![first("input"), working, question]
         }
         "follow-up" => {
             let answer = artifact("answer", json!([{"text": "more"}]));
@@ -252,8 +252,8 @@ fn streamed(peer: &Peer, about: &str) -> Option<Vec<Value>> {
             // JavaScript begins with the unchanged task, Python with the next event.
             if !peer.is_python() {
                 let history = [user("input"), agent("what else?"), user("more")];
-                let asked = status("INPUT_REQUIRED", Some("what else?"));
-                items.insert(0, json!({"task": task(asked, json!([]), &history)}));
+                let question = status("INPUT_REQUIRED", Some("what else?"));
+                items.insert(0, json!({"task": task(question, json!([]), &history)}));
             }
             items
         }
@@ -429,16 +429,17 @@ fn attached(peer: &Peer, about: &str, items: &[Value]) -> Result<(), String> {
     if first.is_none() != (peer.sdk == Sdk::Py03) {
         return Err("must begin with the task".to_owned());
     }
-    let says = |item: &Value, at: &str| item.pointer(at).and_then(Value::as_str).map(str::to_owned);
+    let text_at =
+        |item: &Value, at: &str| item.pointer(at).and_then(Value::as_str).map(str::to_owned);
     let mut steps: Vec<String> = Vec::new();
-    steps.extend(first.and_then(|first| says(first, "/task/status/message/parts/0/text")));
+    steps.extend(first.and_then(|first| text_at(first, "/task/status/message/parts/0/text")));
     steps.extend(
-        rest.iter().filter_map(|item| says(item, "/statusUpdate/status/message/parts/0/text")),
+        rest.iter().filter_map(|item| text_at(item, "/statusUpdate/status/message/parts/0/text")),
     );
     let numbers: Vec<u32> =
         steps.iter().filter_map(|step| step.strip_prefix("step ")?.parse().ok()).collect();
     let is_in_order = numbers.windows(2).all(|two| two[0] + 1 == two[1]);
-    let last = rest.last().and_then(|item| says(item, "/statusUpdate/status/state"));
+    let last = rest.last().and_then(|item| text_at(item, "/statusUpdate/status/state"));
     if numbers.len() < 2 || !is_in_order || last.as_deref() != Some("TASK_STATE_COMPLETED") {
         return Err(format!("must have every step once, and the end: {steps:?}, {last:?}"));
     }

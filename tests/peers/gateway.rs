@@ -55,11 +55,11 @@ async fn gateway() -> (Running, Vec<Upstream>) {
 
 /// The comparable part of a call or a stream: a message's text, or a task's last state with its
 /// text and the parts of its artifacts.
-fn kept(outcome: &Outcome) -> Value {
+fn comparable(outcome: &Outcome) -> Value {
     if let Some(fault) = &outcome.fault {
         return json!({"fault": format!("{:?}", fault.kind)});
     }
-    let (mut state, mut says) = (Value::Null, Value::Null);
+    let (mut state, mut text) = (Value::Null, Value::Null);
     let mut artifacts: BTreeMap<String, Value> = BTreeMap::new();
     for item in &outcome.items {
         if let Some(message) = item.get("message").filter(|message| message.get("parts").is_some())
@@ -69,7 +69,7 @@ fn kept(outcome: &Outcome) -> Value {
         let task = item.get("task").unwrap_or(item);
         let status = item.get("statusUpdate").unwrap_or(task).get("status");
         if let Some(status) = status {
-            (state, says) = (status["state"].clone(), status["message"]["parts"].clone());
+            (state, text) = (status["state"].clone(), status["message"]["parts"].clone());
         }
         let update = item.get("artifactUpdate");
         let whole = task.get("artifacts").and_then(Value::as_array).into_iter().flatten();
@@ -85,13 +85,13 @@ fn kept(outcome: &Outcome) -> Value {
     }
     match &outcome.error {
         Some(error) => json!({"error": error}),
-        None => json!({"state": state, "says": says, "artifacts": artifacts}),
+        None => json!({"state": state, "says": text, "artifacts": artifacts}),
     }
 }
 
 /// Compares the comparable parts of two clients' outcomes.
 fn same(about: &str, direct: &Outcome, relayed: &Outcome) -> Result<(), String> {
-    match (kept(direct), kept(relayed)) {
+    match (comparable(direct), comparable(relayed)) {
         (direct, relayed) if direct == relayed => Ok(()),
         (direct, relayed) => Err(format!("{about}: {direct}\n   but relayed {relayed}")),
     }
@@ -119,12 +119,12 @@ async fn compare(upstream: &Upstream) -> Result<(), String> {
     for (about, client) in [("direct", direct), ("relayed", relayed)] {
         let (task, context) = begin(client, "input", false).await?;
         let more = SendRequest::text("more").task_id(&*task).context_id(&*context);
-        let outcome = kept(&Outcome::of(client.send(&more).await));
+        let outcome = comparable(&Outcome::of(client.send(&more).await));
         if outcome["artifacts"] != json!({"answer": [{"text": "more"}]}) {
             return Err(format!("the follow-up, {about}: {outcome}"));
         }
         let (task, _) = begin(client, "slow 20", true).await?;
-        let canceled = kept(&Outcome::of(client.cancel_task(&task, None).await));
+        let canceled = comparable(&Outcome::of(client.cancel_task(&task, None).await));
         if canceled["state"] != "TASK_STATE_CANCELED" {
             return Err(format!("the cancel, {about}: {canceled}"));
         }
@@ -170,8 +170,8 @@ fn example_functions_are_served_as_agents() {
             let client = discover(builder(Generation::V1, Binding::JsonRpc), &url).await.unwrap();
             let request = SendRequest::text("one two");
             let streamed = Outcome::of_stream(client.stream(&request).await).await;
-            assert_eq!(kept(&streamed), expected);
-            assert_eq!(kept(&Outcome::of(client.send(&request).await)), expected);
+            assert_eq!(comparable(&streamed), expected);
+            assert_eq!(comparable(&Outcome::of(client.send(&request).await)), expected);
         }
         running.shutdown();
         running.join();

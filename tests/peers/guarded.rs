@@ -102,15 +102,15 @@ fn wrong_or_missing_secret_is_an_error_over_each_binding() {
                 }
                 assert_eq!(kind, Some(ClientErrorKind::Unauthorized), "{label}");
                 let builder = builder(generation, binding);
-                let nobody = match discover(builder, &url_of(name, "guarded")).await {
+                let missing = match discover(builder, &url_of(name, "guarded")).await {
                     Ok(client) => client.send(&request).await.err().map(|error| error.kind.clone()),
                     Err(error) => Some(error.kind.clone()),
                 };
                 let is_missing = matches!(
-                    nobody,
+                    missing,
                     Some(ClientErrorKind::Credentials(CredentialsError::Missing(_)))
                 );
-                assert!(is_missing, "{label}: {nobody:?}");
+                assert!(is_missing, "{label}: {missing:?}");
             }
         }
     });

@@ -31,7 +31,7 @@ impl Plain {
         let is_task = members.contains_key("status") && members.contains_key("id");
         // A user's own JSON is compared unchanged.
         let is_free = |key: &str| matches!(key, "metadata" | "data" | "params");
-        let mut kept = Map::new();
+        let mut plain = Map::new();
         // In the order of their names, in whichever order they arrived.
         let mut members: Vec<_> = members.iter().collect();
         members.sort_unstable_by_key(|(key, _)| key.as_str());
@@ -51,16 +51,16 @@ impl Plain {
             let is_empty = match &value {
                 Value::String(text) => text.is_empty() && key != "text",
                 Value::Array(items) => items.is_empty(),
-                Value::Bool(said) => !said,
+                Value::Bool(flag) => !flag,
                 Value::Object(members) => members.is_empty() && key == "metadata",
                 Value::Number(_) => false,
                 Value::Null => !is_free(key),
             };
             if !is_empty && key != "timestamp" {
-                kept.insert(key.clone(), value);
+                plain.insert(key.clone(), value);
             }
         }
-        Value::Object(kept)
+        Value::Object(plain)
     }
 
     fn name(&mut self, kind: &'static str, id: &str) -> String {

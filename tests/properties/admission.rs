@@ -143,14 +143,14 @@ impl Guarded {
     /// The status of the answer to a request.
     fn status(&mut self, request: &[u8], peer: Peer<'_>) -> u16 {
         // A wrong key of a peer with many failures is answered after a second.
-        let (mut sent, mut left) = (Vec::new(), request);
+        let (mut sent, mut unread) = (Vec::new(), request);
         let mut conn = Conn::new(Now { mono_ms: self.mono_ms, unix_ms: UNIX_MS });
         for _ in 0..2 {
             let now = Now { mono_ms: self.mono_ms, unix_ms: UNIX_MS };
             let (engine, worker, wake) = (&self.engine, &mut self.worker, Waker::noop());
             let mut cx = Cx { engine, worker, now, wake, out: &mut sent, unsent: 0, peer };
-            let progress = conn.advance(&mut cx, left, false);
-            left = &left[progress.consumed..];
+            let progress = conn.advance(&mut cx, unread, false);
+            unread = &unread[progress.consumed..];
             self.mono_ms += 1_000;
             if !sent.is_empty() {
                 break;
@@ -183,7 +183,7 @@ fn text(values: &[&[u8]]) -> Option<String> {
 }
 
 /// Whether a request has a valid credential, by a slow and simple check.
-fn is_known(kinds: Kinds, lines: &[&[u8]], peer: Peer<'_>, is_upgrade: bool) -> bool {
+fn has_valid_credential(kinds: Kinds, lines: &[&[u8]], peer: Peer<'_>, is_upgrade: bool) -> bool {
     let authorization = values(lines, "authorization").first().copied();
     let scheme = authorization.filter(|value| value.len() >= 7);
     let scheme = scheme.filter(|value| value[..7].eq_ignore_ascii_case(b"bearer "));
@@ -230,7 +230,7 @@ fn is_known(kinds: Kinds, lines: &[&[u8]], peer: Peer<'_>, is_upgrade: bool) -> 
 }
 
 /// A request is accepted exactly if its head has a valid credential.
-pub fn only_known_credentials_are_admitted(bytes: &[u8]) {
+pub fn only_valid_credentials_are_accepted(bytes: &[u8]) {
     let Some((switches, rest)) = bytes.split_first() else { return };
     let mut lines = Vec::new();
     for byte in rest {
@@ -270,10 +270,10 @@ pub fn only_known_credentials_are_admitted(bytes: &[u8]) {
         false => lines.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(lines.len()),
     };
     let lines: Vec<&[u8]> = split_lines(&lines[..end]);
-    let known = is_known(kinds, &lines, peer, is_upgrade);
+    let is_valid = has_valid_credential(kinds, &lines, peer, is_upgrade);
     match status {
-        200 | 101 => assert!(known, "a stranger was admitted"),
-        401 => assert!(!known, "a known caller was refused"),
+        200 | 101 => assert!(is_valid, "a stranger was admitted"),
+        401 => assert!(!is_valid, "a known caller was refused"),
         // The head or its target is refused for every caller.
         _ => {}
     }
@@ -315,8 +315,8 @@ mod tests {
                 assert_eq!(status(variant, &line, proxied), expected, "{variant} {line}");
             }
         }
-        let known = Peer { identity: Some("carol"), ..Peer::default() };
-        assert_eq!((status(3, "", known), status(3, "", Peer::default())), (200, 401));
+        let with_certificate = Peer { identity: Some("carol"), ..Peer::default() };
+        assert_eq!((status(3, "", with_certificate), status(3, "", Peer::default())), (200, 401));
     }
 
     /// All short heads made of the pieces.
@@ -326,8 +326,8 @@ mod tests {
         for switches in 0..32 {
             for first in pieces.clone() {
                 for second in pieces.clone() {
-                    only_known_credentials_are_admitted(&[switches, first, second]);
-                    only_known_credentials_are_admitted(&[switches, first, b'\n', second]);
+                    only_valid_credentials_are_accepted(&[switches, first, second]);
+                    only_valid_credentials_are_accepted(&[switches, first, b'\n', second]);
                 }
             }
         }
@@ -340,7 +340,7 @@ mod tests {
                 input.push(if byte < 40 { b'\n' } else { 0x80 + byte % PIECES.len() as u8 });
             }
             input[0] = (bits >> 50) as u8;
-            only_known_credentials_are_admitted(&input);
+            only_valid_credentials_are_accepted(&input);
         }
     }
 }

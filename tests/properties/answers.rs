@@ -68,7 +68,7 @@ const ANSWERS: [&str; 14] = [
 ];
 
 /// The format in which an event is read, and the id of its call.
-fn spoken(choice: usize) -> (Format, u64) {
+fn format_and_id(choice: usize) -> (Format, u64) {
     let binding = [Binding::JsonRpc, Binding::HttpJson, Binding::WebSocket][choice % 3];
     let generation = [Generation::V1, Generation::V03, Generation::V01][choice / 3 % 3];
     let format = match choice / 9 % 3 {
@@ -90,7 +90,7 @@ struct Sent {
 
 /// A template with its texts and a time filled in.
 fn sent(template: usize, texts: &[Vec<u8>], time: &str, choice: usize) -> Sent {
-    let (format, id) = spoken(choice);
+    let (format, id) = format_and_id(choice);
     let (op, template) = match template % (EVENTS.len() + ANSWERS.len()) {
         event if event < EVENTS.len() => (None, EVENTS[event]),
         answer => (
@@ -101,9 +101,9 @@ fn sent(template: usize, texts: &[Vec<u8>], time: &str, choice: usize) -> Sent {
     let mut cycled = texts.iter().cycle();
     let mut data = Vec::new();
     for piece in template.split_inclusive(['@', '~', '^']) {
-        let (before, place) = piece.split_at(piece.len() - 1);
+        let (before, marker) = piece.split_at(piece.len() - 1);
         data.extend_from_slice(before.as_bytes());
-        match (place, op) {
+        match (marker, op) {
             ("@", None) => data.extend_from_slice(cycled.next().map_or(&b""[..], |text| text)),
             ("@", Some(_)) => data.extend_from_slice(&texts[0]),
             ("~", _) => data.extend_from_slice(&texts[texts.len() - 1]),
@@ -120,7 +120,7 @@ fn sent(template: usize, texts: &[Vec<u8>], time: &str, choice: usize) -> Sent {
 
 impl Sent {
     fn read(&self, buffers: &mut FormatBuffers, received: &mut Received) -> Result<(), CallError> {
-        let (format, id) = spoken(self.choice);
+        let (format, id) = format_and_id(self.choice);
         let Some(op) = self.op else {
             return format.read_item(buffers, id, &self.data, self.is_error, received);
         };
@@ -144,10 +144,10 @@ fn seen(read: Result<(), impl ToString>, received: &Received) -> String {
     format!("{kind:?} {span:?} {chunk:?} {is_final:?} {ids:?} {}", json.escape_ascii())
 }
 
-fn all_are_read_as_if_alone(stream: &[Sent]) {
-    let (mut kept, mut received) = (FormatBuffers::default(), Received::new());
+fn assert_same_as_read_alone(stream: &[Sent]) {
+    let (mut reused, mut received) = (FormatBuffers::default(), Received::new());
     for sent in stream {
-        let read = sent.read(&mut kept, &mut received);
+        let read = sent.read(&mut reused, &mut received);
         let (mut alone, mut fresh) = (FormatBuffers::default(), Received::new());
         let expected = sent.read(&mut alone, &mut fresh);
         let expected = seen(expected, &fresh);
@@ -157,16 +157,16 @@ fn all_are_read_as_if_alone(stream: &[Sent]) {
 
 /// Any document, then the same one with another text between two of its quotes. The first bytes
 /// choose the format, the operation, the position, and the length of the other text, which follows.
-pub fn an_answer_is_read_the_same_after_another(bytes: &[u8]) {
-    let Some(([choice, op, place, len], rest)) = bytes.split_first_chunk() else { return };
+pub fn answer_parses_the_same_after_another(bytes: &[u8]) {
+    let Some(([choice, op, position, len], rest)) = bytes.split_first_chunk() else { return };
     let (text, document) = rest.split_at(usize::from(*len).min(rest.len()));
     let mut pieces: Vec<&[u8]> = document.split(|byte| *byte == b'"').collect();
     let first = pieces.join(&b'"');
-    let at = usize::from(*place) % pieces.len();
+    let at = usize::from(*position) % pieces.len();
     pieces[at] = text;
     let op = [None, Some(Op::Send), Some(Op::Get)][usize::from(*op) % 3];
     let sent = |data| Sent { choice: usize::from(*choice), op, data, is_error: false };
-    all_are_read_as_if_alone(&[sent(first.clone()), sent(pieces.join(&b'"')), sent(first)]);
+    assert_same_as_read_alone(&[sent(first.clone()), sent(pieces.join(&b'"')), sent(first)]);
 }
 
 /// Texts that are valid between quotes, and texts that are not.
@@ -250,7 +250,7 @@ proptest! {
 
     #[test]
     fn answers_parse_the_same_after_any_earlier_answers(stream in stream()) {
-        all_are_read_as_if_alone(&stream);
+        assert_same_as_read_alone(&stream);
     }
 
     #[test]
@@ -260,9 +260,9 @@ proptest! {
         text in text(),
     ) {
         for Sent { choice, data, .. } in sent {
-            let [op, place] = head;
-            let head = [choice as u8, op, place, text.len() as u8];
-            an_answer_is_read_the_same_after_another(&[&head[..], &text, &data].concat());
+            let [op, position] = head;
+            let head = [choice as u8, op, position, text.len() as u8];
+            answer_parses_the_same_after_another(&[&head[..], &text, &data].concat());
         }
     }
 }
@@ -277,7 +277,7 @@ fn template_parses_the_same_for_any_sequence_of_texts() {
                 sent(template, &texts, "2026-11-23T20:14:53.026Z", choice)
             };
             let stream: Vec<Sent> = texts.iter().chain(&texts).map(one).collect();
-            all_are_read_as_if_alone(&stream);
+            assert_same_as_read_alone(&stream);
         }
     }
 }

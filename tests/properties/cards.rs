@@ -11,7 +11,7 @@ use peregrine::client::{
 /// A card is read, chosen from, linted and verified without a panic. Its canonical form reads as
 /// the same card and gives the same interface. For an unreadable card the linter reports an error,
 /// and violations of the schema are errors.
-pub fn a_card_means_the_same_in_its_canonical_form(bytes: &[u8]) {
+pub fn canonical_card_reads_as_the_same_card(bytes: &[u8]) {
     let url = HttpOrigin::parse("https://h.example/.well-known/agent-card.json").unwrap();
     let findings = lint(bytes, Some(&url));
     let errors = findings.iter().filter(|one| one.level == FindingLevel::Error).count();
@@ -50,7 +50,7 @@ fn changed_card_means_the_same_in_canonical_form() {
             for other in others {
                 let mut changed = card.clone();
                 changed[&name] = serde_json::from_str(other).unwrap();
-                a_card_means_the_same_in_its_canonical_form(changed.to_string().as_bytes());
+                canonical_card_reads_as_the_same_card(changed.to_string().as_bytes());
             }
         }
     }

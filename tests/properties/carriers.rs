@@ -81,7 +81,7 @@ impl Exchanges {
     }
 
     /// Sends a call that the client wrote.
-    pub fn ask(&mut self, lab: &Lab, format: &Format, written: &WrittenCall) -> RpcAnswer {
+    pub fn call(&mut self, lab: &Lab, format: &Format, written: &WrittenCall) -> RpcAnswer {
         let mut out = Vec::new();
         let version =
             format.version_header().map(|version| (&b"a2a-version"[..], version.as_bytes()));
@@ -125,9 +125,9 @@ pub struct Sockets(Vec<(Generation, Peer)>);
 impl Sockets {
     /// Sends a call that the client wrote in one of its frames, and returns the messages in the
     /// frames of the answer, as a client reads them.
-    pub fn ask(&mut self, lab: &mut Lab, format: &Format, body: &[u8]) -> Vec<Vec<u8>> {
+    pub fn call(&mut self, lab: &mut Lab, format: &Format, body: &[u8]) -> Vec<Vec<u8>> {
         let generation = format.generation();
-        let open = self.0.iter().find(|(spoken, _)| *spoken == generation).map(|open| open.1);
+        let open = self.0.iter().find(|(existing, _)| *existing == generation).map(|open| open.1);
         let peer = open.unwrap_or_else(|| {
             let version = format.version_header();
             let lines = version.map(|version| format!("A2A-Version: {version}\r\n"));

@@ -21,7 +21,7 @@ use tree::{ConfigSource, Variables, Wrong};
 /// A text is read as a file, and its first line as an environment variable, without a panic. An
 /// error is one line with a line number of the text or the name of the variable. The values are
 /// within the limits.
-pub fn a_configuration_is_read_or_refused_in_one_line(bytes: &[u8]) {
+pub fn config_is_read_or_refused_in_one_line(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let first = text.lines().next().unwrap_or_default().trim_start_matches('#');
     let (name, value) = first.split_once('=').unwrap_or((first, "1"));
@@ -44,7 +44,7 @@ pub fn a_configuration_is_read_or_refused_in_one_line(bytes: &[u8]) {
                 ConfigSource::File(number) => {
                     assert!((1..=text.lines().count() + 1).contains(&number), "{line}");
                 }
-                ConfigSource::Variable(said) => assert_eq!(said, name),
+                ConfigSource::Variable(variable) => assert_eq!(variable, name),
                 ConfigSource::Flag(flag) => panic!("there is no flag {flag}"),
             }
         }
@@ -63,7 +63,7 @@ fn config_with_changed_line_is_read_or_refused_in_one_line() {
         for other in others.into_iter().chain(["x = ", "[limits]", "\u{1f600}"]) {
             let mut changed = lines.clone();
             changed[at] = other;
-            a_configuration_is_read_or_refused_in_one_line(changed.join("\n").as_bytes());
+            config_is_read_or_refused_in_one_line(changed.join("\n").as_bytes());
         }
     }
 }

@@ -211,12 +211,12 @@ fn answers(bytes: &[u8], piece: &mut dyn FnMut() -> usize) -> String {
 
 /// Whole, byte by byte, and in pieces of sizes that the first byte selects, the same bytes get the
 /// same answers.
-pub fn cuts_change_nothing(bytes: &[u8]) {
+pub fn responses_are_the_same_however_cut(bytes: &[u8]) {
     let Some((seed, bytes)) = bytes.split_first() else { return };
-    same_however_cut(*seed, |piece| answers(bytes, piece));
+    assert_same_however_cut(*seed, |piece| answers(bytes, piece));
 }
 
-fn same_however_cut(seed: u8, answers: impl Fn(&mut dyn FnMut() -> usize) -> String) {
+fn assert_same_however_cut(seed: u8, answers: impl Fn(&mut dyn FnMut() -> usize) -> String) {
     let whole = answers(&mut || usize::MAX);
     assert_eq!(answers(&mut || 1), whole, "byte by byte");
     let mut size = u32::from(seed);
@@ -230,9 +230,9 @@ fn same_however_cut(seed: u8, answers: impl Fn(&mut dyn FnMut() -> usize) -> Str
 /// The same for any bytes after an upgrade; the output consists of whole frames, and a close frame
 /// is the last. The output limit is never reached, since otherwise the order of calls and streams
 /// would depend on when the peer reads.
-pub fn cuts_of_a_socket_change_nothing(bytes: &[u8]) {
+pub fn websocket_output_is_the_same_however_cut(bytes: &[u8]) {
     let Some((seed, bytes)) = bytes.split_first() else { return };
-    same_however_cut(*seed, |piece| {
+    assert_same_however_cut(*seed, |piece| {
         let limits = Limits {
             output_bytes_max: 1 << 24,
             ws_frame_bytes_max: 1_024,
@@ -276,7 +276,7 @@ fn check_frames(mut sent: &[u8]) {
 
 /// A body gets one response, or one for each call of a batch except notifications, with the id as
 /// written in the body; each response is JSON-RPC 2.0.
-pub fn every_call_is_answered_once(bytes: &[u8]) {
+pub fn each_call_gets_one_response(bytes: &[u8]) {
     let Some((selector, body)) = bytes.split_first() else { return };
     let (mut server, id) = Server::with_task(limits());
     let body = replace(body, TASK, &id);

@@ -245,8 +245,8 @@ fn read<'p>(
 
 /// The message in the output for a direct message: bare, wrapped, or in a status.
 fn message_of<'p>(result: Value<'p>) -> Value<'p> {
-    let said = result.get("status").and_then(|status| status.get("message"));
-    said.or(result.get("message")).unwrap_or(result)
+    let status_message = result.get("status").and_then(|status| status.get("message"));
+    status_message.or(result.get("message")).unwrap_or(result)
 }
 
 fn round_trip(wire: &Wire, packed: &[u8]) -> Vec<u8> {
@@ -441,7 +441,7 @@ fn params() -> impl Strategy<Value = String> {
 
 /// Almost valid params of a send: one member of a valid message is replaced.
 fn nearly_right() -> impl Strategy<Value = String> {
-    (params(), params(), 0..12_usize).prop_map(|(odd, other, place)| {
+    (params(), params(), 0..12_usize).prop_map(|(odd, other, variant)| {
         let mut slots = [
             "\"role\":\"user\"",
             "\"messageId\":\"m\"",
@@ -450,7 +450,7 @@ fn nearly_right() -> impl Strategy<Value = String> {
         ]
         .map(str::to_owned);
         let mut outer = String::new();
-        match place {
+        match variant {
             0 => slots[0] = format!("\"role\":{odd}"),
             1 => slots[1] = format!("\"messageId\":{odd}"),
             2 => slots[2] = format!("\"parts\":[{odd},{other}]"),
@@ -527,13 +527,13 @@ fn numbers_and_strings_are_verbatim() {
                 filename: None,
                 media_type: None,
             };
-            let said =
+            let text_part =
                 PartModel { content: (part_tag::TEXT, "\\u00e9\\/".to_owned()), ..part.clone() };
             let message = MessageModel {
                 id: FRESH.to_owned(),
                 context: None,
                 task: None,
-                parts: vec![part, said],
+                parts: vec![part, text_part],
                 metadata: Some(format!("{{\"x\":{value} }}")),
                 extensions: Vec::new(),
                 references: Vec::new(),
@@ -574,21 +574,21 @@ fn message_fields_over_their_limits_are_rejected() {
     let text = "{\"text\":\"any length at all is fine here\"}";
     assert_eq!(send(",\"taskId\":\"12345678\"", text), None);
     for member in ["messageId", "taskId", "contextId"] {
-        let (field, said) = send(&format!(",\"{member}\":\"123456789\""), text).unwrap();
+        let (field, error) = send(&format!(",\"{member}\":\"123456789\""), text).unwrap();
         assert_eq!(field, format!("message.{member}"));
-        assert_eq!(said, "must not be longer than 8 bytes");
+        assert_eq!(error, "must not be longer than 8 bytes");
     }
-    let (field, said) = send("", &[text; 3].join(",")).unwrap();
-    assert_eq!((field, &*said), ("message.parts", "must not have more than 2 parts"));
+    let (field, error) = send("", &[text; 3].join(",")).unwrap();
+    assert_eq!((field, &*error), ("message.parts", "must not have more than 2 parts"));
     let (field, _) = send(",\"referenceTaskIds\":[\"a\",\"b\"]", text).unwrap();
     assert_eq!(field, "message.referenceTaskIds");
     let (field, _) = send(",\"extensions\":[\"1234567890123\"]", text).unwrap();
     assert_eq!(field, "message.extensions");
     for name in ["filename", "mediaType"] {
-        let (field, said) =
+        let (field, error) =
             send("", &format!("{{\"text\":\"\",\"{name}\":\"1234567890123\"}}")).unwrap();
         assert_eq!(field, "message.parts");
-        assert_eq!(said, format!("part 0: {name} must not be longer than 12 bytes"));
+        assert_eq!(error, format!("part 0: {name} must not be longer than 12 bytes"));
     }
 }
 

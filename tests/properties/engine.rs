@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{Gen, Say, V01, V1, get, post, post_chunked, rpc, rpc_id, say},
+    ask::{Gen, OutgoingMessage, V01, V1, get, post, post_chunked, rpc, rpc_id, say},
     echo,
     reply::Reply,
     script,
@@ -91,11 +91,15 @@ fn call(dice: &mut Dice<'_>) -> String {
     let long = "x".repeat(1_200);
     let text = dice.one_of(&["hi", "ask", "slow", "grow", "pile", "\u{1f980} \"q\"", "", &long]);
     match dice.below(14) {
-        0..=2 => rpc_id(id, V01.send(), &V01.params(Say { task: Some(task), ..say(text) })),
-        3 => rpc_id(id, generation.send(), &generation.params(say(text))),
-        4 => {
-            rpc_id(id, generation.send(), &generation.params(Say { task: Some(task), ..say(text) }))
+        0..=2 => {
+            rpc_id(id, V01.send(), &V01.params(OutgoingMessage { task: Some(task), ..say(text) }))
         }
+        3 => rpc_id(id, generation.send(), &generation.params(say(text))),
+        4 => rpc_id(
+            id,
+            generation.send(),
+            &generation.params(OutgoingMessage { task: Some(task), ..say(text) }),
+        ),
         5 => rpc_id(id, generation.stream(), &generation.params(say(text))),
         6 => rpc_id(id, generation.get(), &json!({"id": task, "historyLength": dice.roll()})),
         7 => rpc_id(id, generation.cancel(), &json!({"id": task})),
@@ -165,7 +169,7 @@ fn requests(dice: &mut Dice<'_>) -> Vec<u8> {
 // ---- the properties
 
 /// Input at once, cut anywhere and one byte at a time gives the same answers.
-pub fn whole_is_split_is_bytewise(bytes: &[u8]) {
+pub fn answers_are_the_same_however_requests_are_cut(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let cuts = [dice.roll(), dice.roll(), dice.roll(), dice.roll()];
     let input = requests(&mut dice);
@@ -187,7 +191,7 @@ const CHUNK_SIZE_LINE: usize = 10;
 
 /// A peer that does not read gets answers up to the output limit; no answer begins beyond it. When
 /// the peer reads again, it gets the same bytes as any other peer.
-pub fn a_slow_reader_gets_the_same(bytes: &[u8]) {
+pub fn slow_reader_gets_the_same_bytes_as_others(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let limits = Limits { output_bytes_max: 1_024 + 16 * dice.below(256), ..Limits::default() };
     let mark = limits.output_bytes_max;
@@ -240,7 +244,7 @@ fn settled(lab: &mut Lab, peer: Peer) -> (Vec<Reply>, bool) {
 }
 
 /// For any bytes: no panic, the connection ends, and the output stays within a fixed bound.
-pub fn any_bytes_are_survived(bytes: &[u8]) {
+pub fn any_input_ends_with_bounded_output(bytes: &[u8]) {
     let body_head =
         format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", bytes.len());
     let chunk_head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -265,7 +269,7 @@ pub fn any_bytes_are_survived(bytes: &[u8]) {
 }
 
 /// Each connection ends by itself, for any input of any age.
-pub fn silence_ends_every_connection(bytes: &[u8]) {
+pub fn idle_connections_are_closed(bytes: &[u8]) {
     let mut lab = lab(Limits::default());
     let (raw, near) = (lab.open(), lab.open());
     lab.write(raw, bytes);
@@ -278,7 +282,7 @@ pub fn silence_ends_every_connection(bytes: &[u8]) {
 }
 
 /// Each limit holds while several connections send requests, read or do not read, and disconnect.
-pub fn every_limit_holds(bytes: &[u8]) {
+pub fn limits_hold_for_concurrent_connections(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let limits = Limits {
         streams_max: 1 + dice.below(3),
@@ -396,13 +400,13 @@ fn assert_bounded(lab: &Lab, peer: Peer) {
 }
 
 /// A canary: the property is false, and a runner that does not refute it is broken.
-pub fn every_request_is_answered_with_200(bytes: &[u8]) {
+pub fn every_request_gets_status_200(bytes: &[u8]) {
     let (replies, _) = answers(&[&requests(&mut Dice(bytes))]);
     assert!(replies.iter().all(|reply| reply.status == 200));
 }
 
 /// Another canary: no two answers of a connection are equal.
-pub fn no_answer_comes_twice(bytes: &[u8]) {
+pub fn no_two_answers_are_equal(bytes: &[u8]) {
     let (replies, _) = answers(&[&requests(&mut Dice(bytes))]);
     assert!(replies.windows(2).all(|two| two[0] != two[1]));
 }
@@ -424,29 +428,29 @@ mod with_seeds {
         #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
         #[test]
-        fn whole_is_split_is_bytewise(dice in dice()) {
-            super::whole_is_split_is_bytewise(&dice);
+        fn answers_are_the_same_however_requests_are_cut(dice in dice()) {
+            super::answers_are_the_same_however_requests_are_cut(&dice);
         }
 
         #[test]
-        fn a_slow_reader_gets_the_same(dice in dice()) {
-            super::a_slow_reader_gets_the_same(&dice);
+        fn slow_reader_gets_the_same_bytes_as_others(dice in dice()) {
+            super::slow_reader_gets_the_same_bytes_as_others(&dice);
         }
 
         #[test]
-        fn any_bytes_are_survived(bytes in bytes()) {
-            super::any_bytes_are_survived(&bytes);
+        fn any_input_ends_with_bounded_output(bytes in bytes()) {
+            super::any_input_ends_with_bounded_output(&bytes);
         }
 
         #[test]
-        fn silence_ends_every_connection(bytes in bytes(), dice in dice()) {
-            super::silence_ends_every_connection(&bytes);
-            super::silence_ends_every_connection(&dice);
+        fn idle_connections_are_closed(bytes in bytes(), dice in dice()) {
+            super::idle_connections_are_closed(&bytes);
+            super::idle_connections_are_closed(&dice);
         }
 
         #[test]
-        fn every_limit_holds(dice in dice()) {
-            super::every_limit_holds(&dice);
+        fn limits_hold_for_concurrent_connections(dice in dice()) {
+            super::limits_hold_for_concurrent_connections(&dice);
         }
     }
 }
@@ -454,7 +458,7 @@ mod with_seeds {
 /// A runner that cannot fail proves nothing: it must refute false properties and shrink the input.
 #[test]
 fn proptest_runner_refutes_false_properties() {
-    for wrong in [every_request_is_answered_with_200, no_answer_comes_twice] {
+    for wrong in [every_request_gets_status_200, no_two_answers_are_equal] {
         let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
         let outcome = TestRunner::new(config).run(&dice(), |dice| {
             wrong(&dice);

@@ -37,7 +37,7 @@ struct Server {
 
 /// A request, for both paths.
 #[derive(Clone, Debug)]
-struct Ask {
+struct RequestSpec {
     method: String,
     target: String,
     host: Option<&'static str>,
@@ -122,9 +122,9 @@ impl Server {
     }
 
     /// The answer on a connection; `None`: it is not complete.
-    fn by_http1(&mut self, ask: &Ask) -> Answer {
+    fn by_http1(&mut self, spec: &RequestSpec) -> Answer {
         let mut conn = Conn::new(self.now);
-        let (mut input, mut sent) = (ask.text(), Vec::new());
+        let (mut input, mut sent) = (spec.text(), Vec::new());
         for _ in 0..4 {
             let mut out = Vec::new();
             let progress = conn.advance(&mut self.cx(&mut out), &input, false);
@@ -132,7 +132,7 @@ impl Server {
             sent.append(&mut out);
             self.pass_time();
         }
-        let (reply, _) = Reply::parse(&sent, ask.method == "HEAD", false).expect("an answer");
+        let (reply, _) = Reply::parse(&sent, spec.method == "HEAD", false).expect("an answer");
         let fields = reply
             .fields
             .into_iter()
@@ -146,26 +146,26 @@ impl Server {
         }
     }
 
-    fn by_parts(&mut self, ask: &Ask) -> Answer {
-        let host = ask.host.filter(|_| !ask.is_authority).map(|host| ("Host", host));
-        let named = ask.fields.iter().map(|(name, value)| (&**name, &**value));
+    fn by_parts(&mut self, spec: &RequestSpec) -> Answer {
+        let host = spec.host.filter(|_| !spec.is_authority).map(|host| ("Host", host));
+        let named = spec.fields.iter().map(|(name, value)| (&**name, &**value));
         let fields = host.into_iter().chain(named);
         let request = RequestParts {
-            method: ask.method.as_bytes(),
-            target: ask.target.as_bytes(),
-            authority: ask.host.filter(|_| ask.is_authority).map(str::as_bytes),
+            method: spec.method.as_bytes(),
+            target: spec.target.as_bytes(),
+            authority: spec.host.filter(|_| spec.is_authority).map(str::as_bytes),
             fields: fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())),
-            has_body: ask.body.is_some(),
+            has_body: spec.body.is_some(),
             takes_trailers: true,
         };
         let (mut out, mut answer) = (Vec::new(), Answer::default());
         let mut exchange = Exchange::new(&mut self.cx(&mut out), request);
-        let mut body = ask.body.as_deref().unwrap_or_default().as_bytes();
-        if exchange.wants_body() && ask.piece > 100 {
+        let mut body = spec.body.as_deref().unwrap_or_default().as_bytes();
+        if exchange.wants_body() && spec.piece > 100 {
             let _ = exchange.poll_whole(&mut self.cx(&mut out), body, &mut answer);
         }
         while exchange.wants_body() && !body.is_empty() {
-            let (piece, rest) = body.split_at(ask.piece.clamp(1, body.len()));
+            let (piece, rest) = body.split_at(spec.piece.clamp(1, body.len()));
             exchange.push(self.engine.limits(), piece);
             body = rest;
             let _ = exchange.poll(&mut self.cx(&mut out), &mut answer);
@@ -181,7 +181,7 @@ impl Server {
     }
 }
 
-impl Ask {
+impl RequestSpec {
     /// The approximate size of the head in HTTP/1.1.
     fn head_bytes(&self) -> usize {
         let fields = self.fields.iter().map(|(name, value)| name.len() + value.len() + 4);
@@ -307,7 +307,7 @@ fn body() -> impl Strategy<Value = Option<String>> {
     ]
 }
 
-fn ask() -> impl Strategy<Value = Ask> {
+fn request_spec() -> impl Strategy<Value = RequestSpec> {
     let target = prop_oneof![
         8 => prop::sample::select(&TARGETS[..]).prop_map(str::to_owned),
         1 => Just(format!("/{}", "x".repeat(300))),
@@ -343,7 +343,7 @@ fn ask() -> impl Strategy<Value = Ask> {
             if is_authority && host.is_some() {
                 fields.retain(|(name, _)| name != "Host");
             }
-            Ask { method, target, host, is_authority, fields, body, has_length, piece }
+            RequestSpec { method, target, host, is_authority, fields, body, has_length, piece }
         },
     )
 }
@@ -352,17 +352,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn parsed_request_is_answered_like_an_http1_request(ask in ask(), is_checked in any::<bool>()) {
+    fn parsed_request_is_answered_like_an_http1_request(
+        spec in request_spec(),
+        is_checked in any::<bool>(),
+    ) {
         // Only HTTP/1.1 can express two lengths, or a length with chunks.
-        let lengths = ask.fields.iter().filter(|(name, _)| name == "Content-Length").count();
+        let lengths = spec.fields.iter().filter(|(name, _)| name == "Content-Length").count();
         // The line that announces chunks counts there.
-        let is_close = (1024 - 28..=1024 + 28).contains(&ask.head_bytes());
-        let lines = ask.fields.len() + usize::from(ask.host.is_some());
-        prop_assume!(ask.has_length || !is_close && lines != 12);
-        prop_assume!(lengths < 2 && (lengths == 0 || ask.has_length || ask.body.is_none()));
-        let mut expected = Server::new(is_checked).by_http1(&ask);
-        let answer = Server::new(is_checked).by_parts(&ask);
-        if ask.method == "HEAD" {
+        let is_close = (1024 - 28..=1024 + 28).contains(&spec.head_bytes());
+        let lines = spec.fields.len() + usize::from(spec.host.is_some());
+        prop_assume!(spec.has_length || !is_close && lines != 12);
+        prop_assume!(lengths < 2 && (lengths == 0 || spec.has_length || spec.body.is_none()));
+        let mut expected = Server::new(is_checked).by_http1(&spec);
+        let answer = Server::new(is_checked).by_parts(&spec);
+        if spec.method == "HEAD" {
             // HTTP/1.1 sends content with a refusal before the method is read.
             expected.content.clear();
         }

@@ -53,8 +53,8 @@ pub fn requests_are_read_or_refused(bytes: &[u8]) {
         tenant: Cell::default(),
     };
     let mut pack = Vec::new();
-    let Ok(asked) = read::call(&cx, generation, request, &mut pack) else { return };
-    let Call::Send(send) = asked.call else { return };
+    let Ok(decoded) = read::call(&cx, generation, request, &mut pack) else { return };
+    let Call::Send(send) = decoded.call else { return };
     is_json(send.metadata.map(|metadata| metadata.raw()));
     is_json(send.accepted_output_modes);
     let (mut written, mut again) = (Vec::new(), Vec::new());
@@ -66,8 +66,8 @@ pub fn requests_are_read_or_refused(bytes: &[u8]) {
     let mut request = Vec::new();
     let number = if generation == Generation::V1 { 2 } else { 1 };
     Writer(&mut request).bytes(number, message);
-    let asked = read::call(&cx, generation, &request, &mut again).expect("what was written");
-    let Call::Send(back) = asked.call else { panic!("another call") };
+    let decoded = read::call(&cx, generation, &request, &mut again).expect("what was written");
+    let Call::Send(back) = decoded.call else { panic!("another call") };
     assert_eq!(back.message.packed(), send.message.packed());
 }
 

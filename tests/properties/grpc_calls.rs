@@ -136,8 +136,8 @@ fn read_cx(limits: &Limits, op: Op) -> ReadCx<'_> {
 /// Our server reads a request, and our client writes it.
 fn through(generation: Generation, tenant: Option<&str>, request: &[u8]) -> Vec<u8> {
     let (limits, mut pack) = (Limits::default(), Vec::new());
-    let asked = read::call(&read_cx(&limits, Op::Send), generation, request, &mut pack).unwrap();
-    let Call::Send(send) = asked.call else { panic!("another call") };
+    let decoded = read::call(&read_cx(&limits, Op::Send), generation, request, &mut pack).unwrap();
+    let Call::Send(send) = decoded.call else { panic!("another call") };
     let mut written = WrittenCall::default();
     let call = OutgoingCall::Send(send);
     Format::standard(Binding::Grpc, generation).write(&call, 1, tenant, &mut written).unwrap();
@@ -261,8 +261,9 @@ fn some_task(generation: Generation) -> TaskBuf {
     let artifact = artifact.view();
     let chunk = TaskEvent::Artifact { artifact, append: false, last_chunk: true, metadata: None };
     task.apply(&chunk).unwrap();
-    let said = MessageBuf::agent(&PartsBuf::new().text("done")).id("m-2");
-    let (state, at_ms, message) = (TaskState::Canceled, 1_790_000_000_123, Some(said.view()));
+    let message_buf = MessageBuf::agent(&PartsBuf::new().text("done")).id("m-2");
+    let (state, at_ms, message) =
+        (TaskState::Canceled, 1_790_000_000_123, Some(message_buf.view()));
     task.apply(&TaskEvent::Status { state, at_ms, message, metadata: None }).unwrap();
     task
 }
@@ -329,8 +330,8 @@ fn a2a_rust_messages_carry_the_json_of_1_0() {
     let message = frame::only(&written.body, usize::MAX).unwrap().bytes;
     let payload = crate::grpc_client::json::JsonPayload::decode(message).unwrap();
     assert_eq!(&payload.data[..], br#"{"tenant":"acme","id":"t"}"#);
-    let said = br#"{"task":{"id":"t","status":{"state":"TASK_STATE_WORKING"}}}"#;
-    let payload = crate::grpc_client::json::JsonPayload { data: said.to_vec().into() };
+    let response = br#"{"task":{"id":"t","status":{"state":"TASK_STATE_WORKING"}}}"#;
+    let payload = crate::grpc_client::json::JsonPayload { data: response.to_vec().into() };
     let (mut buffers, mut received) = (FormatBuffers::default(), Received::new());
     let message = payload.encode_to_vec();
     format.read_message(&mut buffers, Op::Send, &message, &mut received).unwrap();

@@ -107,8 +107,8 @@ fn cx(limits: &Limits) -> ReadCx<'_> {
 fn through(generation: Generation, request: &[u8]) -> Vec<u8> {
     let limits = Limits::default();
     let (mut pack, mut out) = (Vec::new(), Vec::new());
-    let asked = read::call(&cx(&limits), generation, request, &mut pack).expect("a call");
-    let Call::Send(send) = asked.call else { panic!("another call") };
+    let decoded = read::call(&cx(&limits), generation, request, &mut pack).expect("a call");
+    let Call::Send(send) = decoded.call else { panic!("another call") };
     let item = StreamResponse::Message { message: send.message, context_id: RawText::default() };
     assert!(write::event(&mut out, generation, &item, None));
     out

@@ -45,7 +45,7 @@ const SMALL_CHUNKS: ChunkLimits = ChunkLimits {
 // ---- the properties
 
 /// A head is found at the same position, or refused for the same reason, however it is cut.
-pub fn head_ends_where_it_ends(bytes: &[u8]) {
+pub fn head_end_is_the_same_however_cut(bytes: &[u8]) {
     for limits in [&LIMITS, &SMALL] {
         let whole = find_head(bytes, 0, limits);
         let mut scanned = 0;
@@ -73,7 +73,7 @@ pub fn head_ends_where_it_ends(bytes: &[u8]) {
 
 /// A head is accepted exactly if a slow and simple reader of the RFC accepts it, with the same
 /// framing.
-pub fn heads_mean_what_the_rfc_says(bytes: &[u8]) {
+pub fn heads_parse_like_the_simple_reader(bytes: &[u8]) {
     for limits in [&LIMITS, &SMALL] {
         let got = match find_head(bytes, 0, limits) {
             Ok(Scan::Partial { .. }) => continue,
@@ -91,7 +91,7 @@ pub fn heads_mean_what_the_rfc_says(bytes: &[u8]) {
 ///
 /// One cache reads `heads`, cut at `cut` and whole, then all of them again, and once more byte by
 /// byte; each time the result must be that of a fresh reader.
-pub fn memoised_heads_equal_fresh_ones(heads: &[Vec<u8>], cut: usize) {
+pub fn cached_heads_parse_like_fresh_ones(heads: &[Vec<u8>], cut: usize) {
     for (limits, has_known_hosts) in [(LIMITS, true), (SMALL, false)] {
         let mut memo = HeadMemo::new(limits);
         for bytes in heads.iter().chain(heads) {
@@ -120,8 +120,8 @@ fn same_as_fresh(
     scanned: usize,
     has_known_hosts: bool,
 ) -> Option<usize> {
-    let knows = |head: &Head<'_>| has_known_hosts && knows_hosts_of(head);
-    let got = memo.read(bytes, scanned, |head, _| knows(head));
+    let is_accepted = |head: &Head<'_>| has_known_hosts && has_accepted_hosts(head);
+    let got = memo.read(bytes, scanned, |head, _| is_accepted(head));
     let fresh = match find_head(bytes, 0, limits) {
         Ok(Scan::Partial { scanned }) => {
             assert_eq!(got, Ok(Found::Partial { scanned }), "{}", bytes.escape_ascii());
@@ -132,19 +132,24 @@ fn same_as_fresh(
     };
     let want = fresh.as_ref().map(Found::Complete).map_err(|reject| *reject);
     if let (Ok(Found::Complete(got)), Ok(want)) = (&got, &fresh) {
-        assert_eq!(got.has_known_hosts(), knows(&want.head(bytes)), "{}", bytes.escape_ascii());
+        assert_eq!(
+            got.has_known_hosts(),
+            is_accepted(&want.head(bytes)),
+            "{}",
+            bytes.escape_ascii()
+        );
     }
     if got != want {
         // The fresh reader does not check hosts.
-        let said =
+        let without_hosts =
             |found| format!("{found:?}").replace("has_known_hosts: true", "has_known_hosts: false");
-        assert_eq!(said(got), said(want), "{}", bytes.escape_ascii());
+        assert_eq!(without_hosts(got), without_hosts(want), "{}", bytes.escape_ascii());
     }
     None
 }
 
 /// The check of a server that accepts some hosts.
-fn knows_hosts_of(head: &Head<'_>) -> bool {
+fn has_accepted_hosts(head: &Head<'_>) -> bool {
     let forwarded = head.value(Field::XForwardedHost);
     head.host().is_some_and(|host| host.starts_with('a'))
         && forwarded.is_none_or(|host| host == b"1")
@@ -152,7 +157,7 @@ fn knows_hosts_of(head: &Head<'_>) -> bool {
 
 /// A chunked body decodes to the same bytes, or is refused for the same reason, however it is cut;
 /// a slow and simple reader gives the same result.
-pub fn chunks_do_not_care_how_they_are_cut(bytes: &[u8]) {
+pub fn chunks_decode_the_same_however_cut(bytes: &[u8]) {
     for limits in [CHUNKS, SMALL_CHUNKS] {
         let whole = decode(bytes, bytes.len().max(1), limits);
         for size in [1, 2, 3, 7] {
@@ -182,7 +187,7 @@ pub fn chunks_round_trip(bytes: &[u8]) {
 }
 
 /// An accepted path has no `..`, no new slash and no NUL after any number of decodings.
-pub fn no_path_hides_dots(bytes: &[u8]) {
+pub fn accepted_paths_hide_no_dots(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     // Targets are visible ASCII before their path is checked.
     if !bytes.iter().all(u8::is_ascii_graphic) || path::check(text).is_err() {
@@ -368,8 +373,8 @@ mod naive {
             .iter()
             .flat_map(|v| v.split(|&b| b == b',').map(|o| lower(&ows(o))).collect::<Vec<_>>())
             .collect();
-        let says = |option: &str| options.iter().any(|o| o == option);
-        let keep_alive = !says("close") && (!old || says("keep-alive"));
+        let has_option = |option: &str| options.iter().any(|o| o == option);
+        let keep_alive = !has_option("close") && (!old || has_option("keep-alive"));
         let host = authority.or(host);
         let method = method.to_vec();
         Some(Read { head_len, method, path, query, host, old, body, keep_alive, fields })
@@ -949,33 +954,33 @@ const SOUND_VALUES: usize = 11;
 proptest! {
     #[test]
     fn repeated_heads_parse_the_same_with_cache(heads in repeated_heads(), cut in 0..200usize) {
-        memoised_heads_equal_fresh_ones(&heads, cut);
+        cached_heads_parse_like_fresh_ones(&heads, cut);
     }
 
     #[test]
     fn edited_heads_parse_the_same_with_cache(heads in edited_heads(), cut in 0..200usize) {
-        memoised_heads_equal_fresh_ones(&heads, cut);
+        cached_heads_parse_like_fresh_ones(&heads, cut);
     }
 
     #[test]
     fn any_head_parses_like_the_simple_reader(bytes in prop_oneof![
         pieces(PIECES), nearly_sound(REQUESTS), from_lines(), from_lines(), prop::collection::vec(any::<u8>(), 0..64),
     ]) {
-        head_ends_where_it_ends(&bytes);
-        heads_mean_what_the_rfc_says(&bytes);
+        head_end_is_the_same_however_cut(&bytes);
+        heads_parse_like_the_simple_reader(&bytes);
     }
 
     #[test]
     fn chunked_body_decodes_the_same_however_cut(bytes in prop_oneof![
         pieces(CHUNK_PIECES), nearly_sound(CHUNKED), from_chunks(), prop::collection::vec(any::<u8>(), 0..64),
     ]) {
-        chunks_do_not_care_how_they_are_cut(&bytes);
+        chunks_decode_the_same_however_cut(&bytes);
         chunks_round_trip(&bytes);
     }
 
     #[test]
     fn decoding_an_accepted_path_adds_no_dots_or_slashes(bytes in pieces(PATH_PIECES)) {
-        no_path_hides_dots(&bytes);
+        accepted_paths_hide_no_dots(&bytes);
     }
 
     #[test]
@@ -1083,13 +1088,13 @@ fn request_table_rows_give_their_expected_result() {
 #[test]
 fn request_table_parses_the_same_with_cached_heads() {
     let heads: Vec<_> = table().map(|(_, _, bytes)| bytes).filter(|b| b.len() < 2_000).collect();
-    memoised_heads_equal_fresh_ones(&heads, 20);
+    cached_heads_parse_like_fresh_ones(&heads, 20);
     // Two heads in sequence that differ in one byte.
     for head in &heads {
         for at in (0..head.len()).step_by(3) {
             let mut other = head.clone();
             other[at] = if other[at] == b'1' { b'2' } else { b'1' };
-            memoised_heads_equal_fresh_ones(&[head.clone(), other], at);
+            cached_heads_parse_like_fresh_ones(&[head.clone(), other], at);
         }
     }
 }
@@ -1097,11 +1102,11 @@ fn request_table_parses_the_same_with_cached_heads() {
 #[test]
 fn request_table_satisfies_the_parser_properties() {
     for (_, _, bytes) in table().filter(|(_, _, bytes)| bytes.len() < 2_000) {
-        head_ends_where_it_ends(&bytes);
-        heads_mean_what_the_rfc_says(&bytes);
-        chunks_do_not_care_how_they_are_cut(&bytes);
+        head_end_is_the_same_however_cut(&bytes);
+        heads_parse_like_the_simple_reader(&bytes);
+        chunks_decode_the_same_however_cut(&bytes);
         if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
-            chunks_do_not_care_how_they_are_cut(&bytes[at + 4..]);
+            chunks_decode_the_same_however_cut(&bytes[at + 4..]);
         }
     }
 }

@@ -20,7 +20,7 @@ pub const LIMITS: ResponseLimits =
 
 /// The kind of request, on which the framing of the response depends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Asked {
+pub enum RequestKind {
     Get,
     /// A GET with an upgrade to WebSocket.
     Upgrade,
@@ -50,23 +50,23 @@ pub enum Ended {
 
 /// Reads a server's bytes in pieces, each piece of the body into at most `room` bytes.
 pub fn read(
-    asked: Asked,
+    kind: RequestKind,
     bytes: &[u8],
     limits: &ResponseLimits,
     piece: &mut dyn FnMut() -> usize,
 ) -> Seen {
-    read_into(&mut ResponseBuf::default(), asked, bytes, limits, piece)
+    read_into(&mut ResponseBuf::default(), kind, bytes, limits, piece)
 }
 
 /// The same, into a buffer with an earlier response.
 fn read_into(
     response: &mut ResponseBuf,
-    asked: Asked,
+    kind: RequestKind,
     bytes: &[u8],
     limits: &ResponseLimits,
     piece: &mut dyn FnMut() -> usize,
 ) -> Seen {
-    let mut http1 = begun(asked);
+    let mut http1 = begun(kind);
     let mut seen = Seen { head: None, body: vec![], trailers: vec![], end: Ok(Ended::ByClose) };
     let mut at = 0;
     let end = 'read: loop {
@@ -112,14 +112,14 @@ fn read_into(
 }
 
 /// A connection with a sent request.
-fn begun(asked: Asked) -> Http1Connection {
+fn begun(kind: RequestKind) -> Http1Connection {
     let (mut http1, mut out) = (Http1Connection::default(), Vec::new());
     let origin = HttpOrigin::parse("http://h/").unwrap().origin;
     let mut fields = FieldLinesBuf::default();
-    let begun = match asked {
-        Asked::Connect => http1.begin_connect("h:1", FieldLines::NONE, &mut out),
-        Asked::Get | Asked::Upgrade => {
-            if asked == Asked::Upgrade {
+    let begun = match kind {
+        RequestKind::Connect => http1.begin_connect("h:1", FieldLines::NONE, &mut out),
+        RequestKind::Get | RequestKind::Upgrade => {
+            if kind == RequestKind::Upgrade {
                 fields.push("Upgrade", "websocket");
             }
             let request = HttpRequest {
@@ -145,14 +145,14 @@ fn begun(asked: Asked) -> Http1Connection {
 
 /// A response is the same, or refused for the same reason, however it is cut, with any room for its
 /// body, and after any earlier response; and it equals a slow and simple reading of RFC 9112.
-pub fn cuts_change_nothing(bytes: &[u8]) {
+pub fn response_parses_the_same_however_cut(bytes: &[u8]) {
     let Some((seed, bytes)) = bytes.split_first() else { return };
-    let asked = match seed % 4 {
-        0 | 1 => Asked::Get,
-        2 => Asked::Upgrade,
-        _ => Asked::Connect,
+    let kind = match seed % 4 {
+        0 | 1 => RequestKind::Get,
+        2 => RequestKind::Upgrade,
+        _ => RequestKind::Connect,
     };
-    let whole = read(asked, bytes, &LIMITS, &mut || usize::MAX);
+    let whole = read(kind, bytes, &LIMITS, &mut || usize::MAX);
     let same = |other: Seen, how: &str| {
         // The part of a body before an error depends on the sizes of the pieces.
         let is_whole = whole.end.is_ok();
@@ -162,22 +162,22 @@ pub fn cuts_change_nothing(bytes: &[u8]) {
             assert_eq!(other, whole, "{how}: {}", bytes.escape_ascii());
         }
     };
-    same(read(asked, bytes, &LIMITS, &mut || 1), "byte by byte");
+    same(read(kind, bytes, &LIMITS, &mut || 1), "byte by byte");
     let mut size = u32::from(*seed);
-    let pieces = read(asked, bytes, &LIMITS, &mut || {
+    let pieces = read(kind, bytes, &LIMITS, &mut || {
         size = size.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (size >> 16) as usize % 40
     });
     same(pieces, "in pieces");
     for before in [bytes, &with_another_line(bytes, usize::from(*seed))] {
-        for asked_before in [asked, Asked::Connect] {
+        for kind_before in [kind, RequestKind::Connect] {
             let mut response = ResponseBuf::default();
-            read_into(&mut response, asked_before, before, &LIMITS, &mut || usize::MAX);
+            read_into(&mut response, kind_before, before, &LIMITS, &mut || usize::MAX);
             let how = format!("after {}", before.escape_ascii());
-            same(read_into(&mut response, asked, bytes, &LIMITS, &mut || usize::MAX), &how);
+            same(read_into(&mut response, kind, bytes, &LIMITS, &mut || usize::MAX), &how);
         }
     }
-    let naive = naive(asked, bytes);
+    let naive = naive(kind, bytes);
     match (&whole.end, &naive) {
         (Ok(end), Some(slow)) => assert_eq!(
             (whole.head.as_ref(), &whole.body, *end),
@@ -204,14 +204,14 @@ fn with_another_line(bytes: &[u8], seed: usize) -> Vec<u8> {
 
 /// A slow and simple reading of RFC 9112 §4 to §7 of all bytes that a server sends before it
 /// closes; `None`: the response is refused or incomplete.
-fn naive(asked: Asked, bytes: &[u8]) -> Option<(SeenHead, Vec<u8>, Ended)> {
+fn naive(kind: RequestKind, bytes: &[u8]) -> Option<(SeenHead, Vec<u8>, Ended)> {
     let mut at = 0;
     for _ in 0..=8 {
         let (head, version, head_len) = naive_head(&bytes[at..])?;
         at += head_len;
-        let (framing, max, keeps) = naive_framing(asked, &head, version)?;
+        let (framing, max, keeps) = naive_framing(kind, &head, version)?;
         match head.0 {
-            101 if asked == Asked::Upgrade => {
+            101 if kind == RequestKind::Upgrade => {
                 return Some((head, bytes[at..].to_vec(), Ended::ByClose));
             }
             101 => return None,
@@ -294,7 +294,11 @@ fn naive_head(bytes: &[u8]) -> Option<(SeenHead, u8, usize)> {
 }
 
 /// The framing, the limit of the body, and whether the connection is reusable.
-fn naive_framing(asked: Asked, head: &SeenHead, minor: u8) -> Option<(ResponseFraming, u64, bool)> {
+fn naive_framing(
+    kind: RequestKind,
+    head: &SeenHead,
+    minor: u8,
+) -> Option<(ResponseFraming, u64, bool)> {
     let (status, fields) = head;
     let all = |wanted: &str| -> Vec<String> {
         let named = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
@@ -312,7 +316,7 @@ fn naive_framing(asked: Asked, head: &SeenHead, minor: u8) -> Option<(ResponseFr
     }
     let framing = match (lengths.first(), codings.first()) {
         _ if matches!(*status, 100..=199 | 204 | 304) => ResponseFraming::None,
-        _ if asked == Asked::Connect && status / 100 == 2 => ResponseFraming::Tunnel,
+        _ if kind == RequestKind::Connect && status / 100 == 2 => ResponseFraming::Tunnel,
         (None, Some(coding)) if coding == "chunked" && minor == b'1' => ResponseFraming::Chunked,
         (_, Some(_)) => return None,
         (Some(length), None) if length.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -428,11 +432,11 @@ proptest! {
 
     #[test]
     fn responses_are_the_same_however_they_are_cut(seed in any::<u8>(), wire in wire()) {
-        cuts_change_nothing(&[&[seed][..], &wire].concat());
+        response_parses_the_same_however_cut(&[&[seed][..], &wire].concat());
     }
 
     #[test]
     fn any_bytes_parse_the_same_however_they_are_cut(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        cuts_change_nothing(&bytes);
+        response_parses_the_same_however_cut(&bytes);
     }
 }

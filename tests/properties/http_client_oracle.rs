@@ -23,7 +23,7 @@ use peregrine::http::client::ResponseLimits;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::http_client::{Asked, Ended, Seen, read, wire};
+use super::http_client::{Ended, RequestKind, Seen, read, wire};
 
 const WIDE: ResponseLimits =
     ResponseLimits { head_bytes_max: 1 << 16, fields_max: 128, body_bytes_max: 1 << 20 };
@@ -184,7 +184,8 @@ proptest! {
     #[test]
     fn client_reads_responses_written_by_hyper(answer in answers(), size in 1..200_usize) {
         let bytes = written_by_hyper(&answer);
-        let Seen { head, body, trailers, end } = read(Asked::Get, &bytes, &WIDE, &mut || size);
+        let Seen { head, body, trailers, end } =
+            read(RequestKind::Get, &bytes, &WIDE, &mut || size);
         let (status, fields) = head.unwrap();
         prop_assert_eq!(status, answer.status);
         let ours: Vec<_> = fields.into_iter().filter(|(name, _)| name.starts_with("x-")).collect();
@@ -201,7 +202,7 @@ proptest! {
 
     #[test]
     fn hyper_reads_accepted_responses_the_same(wire in wire()) {
-        let ours = read(Asked::Get, &wire, &WIDE, &mut || usize::MAX);
+        let ours = read(RequestKind::Get, &wire, &WIDE, &mut || usize::MAX);
         let Some(head) = ours.head else { return Ok(()) };
         let theirs = read_by_hyper(&wire);
         let Some((status, fields, whole)) = theirs else {
@@ -234,7 +235,7 @@ fn client_rejects_lax_responses_that_hyper_accepts() {
         ),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nx", "the same, until the close"),
     ] {
-        let ours = read(Asked::Get, wire.as_bytes(), &WIDE, &mut || usize::MAX);
+        let ours = read(RequestKind::Get, wire.as_bytes(), &WIDE, &mut || usize::MAX);
         assert!(ours.end.is_err(), "{wire:?}: {why}");
         assert!(read_by_hyper(wire.as_bytes()).is_some(), "{wire:?}: hyper refuses it, too");
     }

@@ -31,7 +31,7 @@ pub struct Parts {
 // ---- the properties
 
 /// Each head means the same after any earlier heads, and in a buffer that was used before.
-pub fn heads_mean_the_same_whatever_came_before(heads: &[Parts]) {
+pub fn heads_parse_the_same_after_earlier_heads(heads: &[Parts]) {
     let mut memo = HeadMemo::new(LIMITS);
     for head in heads.iter().chain(heads) {
         let expected = read(&mut HeadMemo::new(LIMITS), head);
@@ -42,7 +42,7 @@ pub fn heads_mean_the_same_whatever_came_before(heads: &[Parts]) {
 /// A head is refused for the same reason as in HTTP/1.1, and means the same, if HTTP/1.1 can
 /// express it. Only a head that is too large may have another reason in HTTP/1.1, which looks for
 /// control bytes first.
-pub fn a_head_in_parts_means_what_it_means_in_text(parts: &Parts) {
+pub fn head_parts_parse_like_http1_text(parts: &Parts) {
     let Some(text) = parts.text() else { return };
     let whole = match find_head(&text, 0, &LIMITS) {
         Ok(Scan::Complete { head_len }) => {
@@ -116,9 +116,9 @@ fn read(memo: &mut HeadMemo, parts: &Parts) -> String {
         true => memo.read_parts(parts.request(parts.each().filter(|_| true)), has_known_hosts),
         false => memo.read_parts(parts.request(parts.each()), has_known_hosts),
     };
-    let said = format!("{read:?}");
+    let output = format!("{read:?}");
     read.into_iter().for_each(|head| memo.reuse(head));
-    said
+    output
 }
 
 impl Parts {
@@ -242,12 +242,12 @@ proptest! {
 
     #[test]
     fn parsed_head_is_read_the_same_after_any_earlier_heads(heads in heads()) {
-        heads_mean_the_same_whatever_came_before(&heads);
+        heads_parse_the_same_after_earlier_heads(&heads);
     }
 
     #[test]
     fn parsed_head_is_read_like_an_http1_head(parts in parts()) {
-        a_head_in_parts_means_what_it_means_in_text(&parts);
+        head_parts_parse_like_http1_text(&parts);
     }
 }
 
@@ -260,12 +260,12 @@ fn head_cache_retains_no_secret_values() {
         let fields = fields.map(|(name, value)| (name.into(), value.into())).to_vec();
         let (method, target, authority) = ("POST".into(), "/".into(), Some("a".into()));
         let head = Parts { method, target, authority, fields, has_body: true, is_uncounted: false };
-        let said = read(&mut memo, &head);
+        let output = read(&mut memo, &head);
         let bytes =
             |text: &str| format!("{:?}", text.as_bytes()).trim_matches(['[', ']']).to_owned();
-        assert!(said.contains(&bytes("secret")), "{said}");
-        let kept = format!("{memo:?}");
-        assert!(kept.contains(&bytes("public")) && !kept.contains(&bytes("secret")), "{name}");
+        assert!(output.contains(&bytes("secret")), "{output}");
+        let cached = format!("{memo:?}");
+        assert!(cached.contains(&bytes("public")) && !cached.contains(&bytes("secret")), "{name}");
         // A query may hold a secret as well.
         let head = Parts { target: "/?secret".into(), ..head };
         read(&mut memo, &head);

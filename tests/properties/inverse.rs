@@ -57,14 +57,14 @@ use crate::{
 use Generation::{V01, V1, V03};
 
 /// A format, the path where it is served, and the families of its writers.
-struct Spoken {
+struct ServedFormat {
     format: Format,
     path: &'static str,
     wire: &'static Wire,
 }
 
 /// All formats.
-fn all_spoken() -> Vec<Spoken> {
+fn all_formats() -> Vec<ServedFormat> {
     let mut all = Vec::new();
     let paths = [
         ("standard", ""),
@@ -83,32 +83,32 @@ fn all_spoken() -> Vec<Spoken> {
             };
             let Some(row) = dialect.methods.iter().find(sends) else { continue };
             let format = Format::of_dialect(Binding::JsonRpc, generation, name).unwrap();
-            all.push(Spoken { format, path, wire: row.wire });
+            all.push(ServedFormat { format, path, wire: row.wire });
         }
     }
     for form in [&rest::V1, &rest::V03] {
         let wire = form.method(Op::Send).unwrap().wire;
         let format = Format::standard(Binding::HttpJson, form.generation);
-        all.push(Spoken { format, path: "", wire });
+        all.push(ServedFormat { format, path: "", wire });
     }
     for generation in [V01, V03, V1] {
         let sends =
             |method: &&dialect::Method| method.op == Op::Send && method.generation() == generation;
         let wire = dialect::STANDARD.methods.iter().find(sends).unwrap().wire;
         let format = Format::standard(Binding::WebSocket, generation);
-        all.push(Spoken { format, path: "", wire });
+        all.push(ServedFormat { format, path: "", wire });
     }
     // gRPC has the same restrictions as the proto of HTTP+JSON.
     for (name, form) in [("standard", &rest::V1), ("standard", &rest::V03), ("a2a_rust", &rest::V1)]
     {
         let wire = form.method(Op::Send).unwrap().wire;
         let format = Format::of_dialect(Binding::Grpc, form.generation, name).unwrap();
-        all.push(Spoken { format, path: "", wire });
+        all.push(ServedFormat { format, path: "", wire });
     }
     all
 }
 
-impl Spoken {
+impl ServedFormat {
     fn name(&self) -> String {
         format!(
             "{} {:?} {:?}",
@@ -147,7 +147,7 @@ impl Spoken {
 
 /// The answer of the service.
 #[derive(Clone, Default)]
-enum Says {
+enum Scripted {
     #[default]
     Nothing,
     Fault(Fault),
@@ -159,8 +159,8 @@ enum Says {
 
 /// Records the call, and answers with the given value.
 struct Mirror {
-    says: Mutex<Says>,
-    heard: Mutex<Option<(CallBuf, Option<String>)>>,
+    scripted: Mutex<Scripted>,
+    recorded: Mutex<Option<(CallBuf, Option<String>)>>,
     profile: Arc<Profile>,
 }
 
@@ -174,26 +174,26 @@ impl Service for Mirror {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         let tenant = cx.caller.tenant.map(str::to_owned);
-        *self.heard.lock().unwrap() = Some((CallBuf::of(&call), tenant));
+        *self.recorded.lock().unwrap() = Some((CallBuf::of(&call), tenant));
         let is_stream = match call {
             Call::Send(send) => send.mode == SendMode::Stream,
             Call::Subscribe(_) => true,
             _ => false,
         };
-        match &*self.says.lock().unwrap() {
-            Says::Nothing => return Err(Fault::new(FaultKind::Internal)),
-            Says::Fault(fault) => return Err(fault.clone()),
-            Says::Task(task) if is_stream => {
+        match &*self.scripted.lock().unwrap() {
+            Scripted::Nothing => return Err(Fault::new(FaultKind::Internal)),
+            Scripted::Fault(fault) => return Err(fault.clone()),
+            Scripted::Task(task) if is_stream => {
                 let generation = task.view().generation();
                 let cursor = Cursor { snapshot: true, ..Cursor::default() };
                 return Ok(Outcome::Stream { cursor, generation });
             }
-            Says::Task(task) => answer(Reply::Task { view: task.view(), history: Some(99) }),
-            Says::Message(packed) => answer(Reply::Message {
+            Scripted::Task(task) => answer(Reply::Task { view: task.view(), history: Some(99) }),
+            Scripted::Message(packed) => answer(Reply::Message {
                 message: Message::from_packed(packed).unwrap(),
                 context_id: RawText::parse("c").unwrap(),
             }),
-            Says::Page(tasks) => {
+            Scripted::Page(tasks) => {
                 answer(Reply::PageStart);
                 for task in tasks {
                     let (view, history, artifacts) = (task.view(), Some(99), true);
@@ -201,7 +201,7 @@ impl Service for Mirror {
                 }
                 answer(Reply::PageEnd { next: "more", page_size: 50, total: 51 });
             }
-            Says::Push(config) => say_push(&call, config.view(), answer),
+            Scripted::Push(config) => answer_push(&call, config.view(), answer),
         }
         Ok(Outcome::Answered)
     }
@@ -216,11 +216,13 @@ impl Service for Mirror {
     }
 
     fn follow(&self, cursor: &mut Cursor, _: &Waker, each: &mut Each<'_>) -> Follow {
-        match &*self.says.lock().unwrap() {
-            Says::Task(task) => cursor.show_new(task.task(), each),
-            Says::Nothing | Says::Fault(_) | Says::Message(_) | Says::Page(_) | Says::Push(_) => {
-                Follow::Gone
-            }
+        match &*self.scripted.lock().unwrap() {
+            Scripted::Task(task) => cursor.show_new(task.task(), each),
+            Scripted::Nothing
+            | Scripted::Fault(_)
+            | Scripted::Message(_)
+            | Scripted::Page(_)
+            | Scripted::Push(_) => Follow::Gone,
         }
     }
 
@@ -234,7 +236,7 @@ impl Service for Mirror {
 }
 
 /// The configuration, a list with it twice, or a deletion.
-fn say_push(call: &Call<'_>, config: PushConfig<'_>, answer: &mut Answer<'_>) {
+fn answer_push(call: &Call<'_>, config: PushConfig<'_>, answer: &mut Answer<'_>) {
     let Call::Push(PushRequest { call, .. }) = call else { panic!("it is about configurations") };
     let task_id = config.task_id().unwrap_or_default();
     let replies = match call {
@@ -249,7 +251,7 @@ fn say_push(call: &Call<'_>, config: PushConfig<'_>, answer: &mut Answer<'_>) {
 }
 
 /// A server with every dialect mounted, and its service.
-struct House {
+struct MirrorServer {
     lab: Lab,
     mirror: Arc<Mirror>,
     sockets: Sockets,
@@ -258,11 +260,11 @@ struct House {
     written: WrittenCall,
 }
 
-impl House {
-    fn new() -> House {
+impl MirrorServer {
+    fn new() -> MirrorServer {
         let profile = Arc::new(Profile::new("mirror", "Says what it is told."));
-        let (says, heard) = (Mutex::default(), Mutex::default());
-        let mirror = Arc::new(Mirror { says, heard, profile });
+        let (scripted, recorded) = (Mutex::default(), Mutex::default());
+        let mirror = Arc::new(Mirror { scripted, recorded, profile });
         let names = dialect::ALL.iter().map(|dialect| dialect.name);
         let mount =
             |name: &str| Mount { path: format!("/{name}"), dialect: name.to_owned(), agent: None };
@@ -271,17 +273,17 @@ impl House {
         let lab = Lab::new(Setup { service, mounts, tenants: Tenants::Any, ..Setup::default() });
         let (buffers, written) = (FormatBuffers::default(), WrittenCall::default());
         let (exchanges, sockets) = (Exchanges::new(&lab), Sockets::default());
-        House { lab, mirror, sockets, exchanges, buffers, written }
+        MirrorServer { lab, mirror, sockets, exchanges, buffers, written }
     }
 
     /// The server's answer to the last written call: head and content.
-    fn ask(&mut self, spoken: &Spoken) -> (u16, Option<String>, Vec<u8>) {
+    fn send_http(&mut self, served: &ServedFormat) -> (u16, Option<String>, Vec<u8>) {
         let written = &self.written;
-        let path = format!("{}{}", spoken.path, written.path);
+        let path = format!("{}{}", served.path, written.path);
         let path = if path.is_empty() { "/" } else { &path };
         let mut head = format!("{} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n", written.method.name());
         head += &format!("Accept: {}\r\n", written.accept);
-        if let Some(version) = spoken.format.version_header() {
+        if let Some(version) = served.format.version_header() {
             head += &format!("A2A-Version: {version}\r\n");
         }
         if let Some(content_type) = written.content_type {
@@ -301,37 +303,37 @@ impl House {
     /// cannot express the call.
     fn call(
         &mut self,
-        spoken: &Spoken,
+        served: &ServedFormat,
         call: &OutgoingCall<'_>,
         tenant: Option<&str>,
-        says: Says,
+        scripted: Scripted,
     ) -> Option<Vec<String>> {
-        let answered = self.try_call(spoken, call, tenant, says)?;
-        Some(answered.unwrap_or_else(|error| panic!("{}: {error}", spoken.name())))
+        let answered = self.try_call(served, call, tenant, scripted)?;
+        Some(answered.unwrap_or_else(|error| panic!("{}: {error}", served.name())))
     }
 
     fn try_call(
         &mut self,
-        spoken: &Spoken,
+        served: &ServedFormat,
         call: &OutgoingCall<'_>,
         tenant: Option<&str>,
-        says: Says,
+        scripted: Scripted,
     ) -> Option<Result<Vec<String>, CallError>> {
-        spoken.format.write(call, 7, tenant, &mut self.written).ok()?;
-        *self.mirror.says.lock().unwrap() = says;
-        *self.mirror.heard.lock().unwrap() = None;
-        Some(match spoken.format.binding() {
-            Binding::JsonRpc | Binding::HttpJson => self.call_http(spoken, call.op()),
-            Binding::WebSocket => self.call_socket(spoken, call.op()),
-            Binding::Grpc => self.call_rpc(spoken, call.op()),
+        served.format.write(call, 7, tenant, &mut self.written).ok()?;
+        *self.mirror.scripted.lock().unwrap() = scripted;
+        *self.mirror.recorded.lock().unwrap() = None;
+        Some(match served.format.binding() {
+            Binding::JsonRpc | Binding::HttpJson => self.call_http(served, call.op()),
+            Binding::WebSocket => self.call_socket(served, call.op()),
+            Binding::Grpc => self.call_rpc(served, call.op()),
         })
     }
 
-    fn call_http(&mut self, spoken: &Spoken, op: Op) -> Result<Vec<String>, CallError> {
-        let (status, content_type, body) = self.ask(spoken);
+    fn call_http(&mut self, served: &ServedFormat, op: Op) -> Result<Vec<String>, CallError> {
+        let (status, content_type, body) = self.send_http(served);
         let content_type = content_type.map(String::into_bytes);
         let head = ReplyHead { status, content_type: content_type.as_deref() };
-        let (format, mut received) = (&spoken.format, Received::new());
+        let (format, mut received) = (&served.format, Received::new());
         if !head.is_event_stream() {
             format.read_reply(
                 &mut self.buffers,
@@ -354,11 +356,11 @@ impl House {
         Ok(items)
     }
 
-    fn call_socket(&mut self, spoken: &Spoken, op: Op) -> Result<Vec<String>, CallError> {
-        let House { lab, sockets, buffers, written, .. } = self;
+    fn call_socket(&mut self, served: &ServedFormat, op: Op) -> Result<Vec<String>, CallError> {
+        let MirrorServer { lab, sockets, buffers, written, .. } = self;
         assert!(written.path.is_empty());
-        let (format, mut received, mut items) = (&spoken.format, Received::new(), Vec::new());
-        for message in sockets.ask(lab, format, &written.body) {
+        let (format, mut received, mut items) = (&served.format, Received::new(), Vec::new());
+        for message in sockets.call(lab, format, &written.body) {
             let head = ReplyHead { status: 200, content_type: None };
             match op.is_streaming() {
                 true => format.read_item(buffers, 7, &message, false, &mut received)?,
@@ -380,19 +382,19 @@ impl House {
         Ok(items)
     }
 
-    fn call_rpc(&mut self, spoken: &Spoken, op: Op) -> Result<Vec<String>, CallError> {
-        let answer = self.exchanges.ask(&self.lab, &spoken.format, &self.written);
+    fn call_rpc(&mut self, served: &ServedFormat, op: Op) -> Result<Vec<String>, CallError> {
+        let answer = self.exchanges.call(&self.lab, &served.format, &self.written);
         let (mut received, mut items) = (Received::new(), Vec::new());
         for message in answer.messages() {
-            spoken.format.read_message(&mut self.buffers, op, message, &mut received)?;
+            served.format.read_message(&mut self.buffers, op, message, &mut received)?;
             items.push(json(&received, op));
         }
-        spoken.format.grpc_end(answer.head(), answer.end())?;
+        served.format.grpc_end(answer.head(), answer.end())?;
         Ok(items)
     }
 
-    fn heard(&self) -> (CallBuf, Option<String>) {
-        self.mirror.heard.lock().unwrap().take().expect("a call")
+    fn recorded(&self) -> (CallBuf, Option<String>) {
+        self.mirror.recorded.lock().unwrap().take().expect("a call")
     }
 }
 
@@ -404,12 +406,12 @@ fn json(received: &Received, op: Op) -> String {
 }
 
 /// A message that this format can express.
-fn fitting(message: &MessageModel, spoken: &Spoken) -> MessageModel {
-    let mut message = expressible(message, spoken.wire);
-    if spoken.is_struct() {
+fn fitting(message: &MessageModel, served: &ServedFormat) -> MessageModel {
+    let mut message = expressible(message, served.wire);
+    if served.is_struct() {
         without_empty_names(&mut message);
         // The member that marks wrapped data occurs once, and alone it is not metadata.
-        for part in message.parts.iter_mut().filter(|_| spoken.is_v03_proto()) {
+        for part in message.parts.iter_mut().filter(|_| served.is_v03_proto()) {
             let is_wrapped = part.content.0 == part_tag::DATA && !part.content.1.starts_with('{');
             part.metadata.take_if(|text| is_wrapped && text.contains("data_part_compat"));
         }
@@ -426,9 +428,9 @@ fn without_empty_names(message: &mut MessageModel) {
 }
 
 /// A message that a server sends and that survives the format unchanged.
-fn said(message: &MessageModel, spoken: &Spoken) -> MessageModel {
-    let mut message = fitting(message, spoken);
-    if spoken.format.generation() == V01 {
+fn fitting_reply(message: &MessageModel, served: &ServedFormat) -> MessageModel {
+    let mut message = fitting(message, served);
+    if served.format.generation() == V01 {
         message.id.clear();
     }
     without_empty_names(&mut message);
@@ -453,14 +455,20 @@ fn by_agent(message: &MessageModel) -> Vec<u8> {
 }
 
 /// A task with all members, from messages that fit.
-fn task(spoken: &Spoken, messages: &[MessageModel; 4], state: TaskState, context: &str) -> TaskBuf {
-    let [user, working, whole, done] = messages.each_ref().map(|message| said(message, spoken));
-    let mut task = TaskBuf::new("t-1", context, spoken.format.generation()).unwrap();
+fn task(
+    served: &ServedFormat,
+    messages: &[MessageModel; 4],
+    state: TaskState,
+    context: &str,
+) -> TaskBuf {
+    let [user, working, whole, done] =
+        messages.each_ref().map(|message| fitting_reply(message, served));
+    let mut task = TaskBuf::new("t-1", context, served.format.generation()).unwrap();
     let user = user.pack();
     task.user_message(Message::from_packed(&user).unwrap()).unwrap();
     let meta = object(&whole.metadata);
-    let said = by_agent(&working);
-    let message = Some(Message::from_packed(&said).unwrap());
+    let packed_message = by_agent(&working);
+    let message = Some(Message::from_packed(&packed_message).unwrap());
     let (at_ms, state_now) = (1_790_000_000_123, TaskState::Working);
     let status = TaskEvent::Status { state: state_now, at_ms, message, metadata: meta };
     task.apply(&status).unwrap();
@@ -476,15 +484,15 @@ fn task(spoken: &Spoken, messages: &[MessageModel; 4], state: TaskState, context
         for part in Message::from_packed(&pack).unwrap().parts() {
             packer.put(artifact_tag::PART, part.packed());
         }
-        if !append && spoken.format.generation() != V01 {
+        if !append && served.format.generation() != V01 {
             packer.put(artifact_tag::EXTENSION, b"https://e");
         }
         let artifact = Artifact::from_packed(&packed).unwrap();
         let last_chunk = append;
         task.apply(&TaskEvent::Artifact { artifact, append, last_chunk, metadata: meta }).unwrap();
     }
-    let said = by_agent(&done);
-    let message = Some(Message::from_packed(&said).unwrap());
+    let packed_message = by_agent(&done);
+    let message = Some(Message::from_packed(&packed_message).unwrap());
     let last = TaskEvent::Status { state, at_ms: at_ms + 1, message, metadata: None };
     task.apply(&last).unwrap();
     task
@@ -521,30 +529,30 @@ fn sorted(value: Value<'_>, is_struct: bool) -> String {
 }
 
 /// The output of a server of 1.0 for a reply.
-fn v1_reply(spoken: &Spoken, op: Op, replies: &[Reply<'_>]) -> String {
+fn v1_reply(served: &ServedFormat, op: Op, replies: &[Reply<'_>]) -> String {
     let mut out = Vec::new();
     for reply in replies {
         (dialect::V1.encode.reply)(&mut out, reply, &WriteCx::new(op));
     }
-    spoken.comparable(str::from_utf8(&out).unwrap())
+    served.comparable(str::from_utf8(&out).unwrap())
 }
 
 /// The output of a server of 1.0 for a stream of a task.
-fn v1_stream(spoken: &Spoken, task: &TaskBuf) -> Vec<String> {
+fn v1_stream(served: &ServedFormat, task: &TaskBuf) -> Vec<String> {
     let mut items = Vec::new();
     let mut cursor = Cursor { snapshot: true, ..Cursor::default() };
     let end = cursor.show_new(task.task(), &mut |item: StreamResponse<'_>| {
         let mut out = Vec::new();
         assert!((dialect::V1.encode.event)(&mut out, &item, &WriteCx::new(Op::Stream)));
-        items.push(spoken.comparable(str::from_utf8(&out).unwrap()));
+        items.push(served.comparable(str::from_utf8(&out).unwrap()));
         true
     });
     assert_eq!(end, Follow::End);
     items
 }
 
-fn states(spoken: &Spoken) -> &'static [TaskState] {
-    match spoken.is_like_v01() {
+fn states(served: &ServedFormat) -> &'static [TaskState] {
+    match served.is_like_v01() {
         true => &[TaskState::Completed, TaskState::Failed, TaskState::Canceled],
         false => &[TaskState::Completed, TaskState::Canceled, TaskState::Rejected],
     }
@@ -574,7 +582,7 @@ fn check<S: Strategy>(cases: u32, strategy: S, test: impl Fn(S::Value) -> TestCa
 
 /// The parameters of a send in addition to the message.
 #[derive(Clone, Debug)]
-struct Beside {
+struct SendOptions {
     context: Option<String>,
     task: Option<String>,
     history: Option<u32>,
@@ -584,7 +592,7 @@ struct Beside {
     tenant: Option<&'static str>,
 }
 
-fn beside() -> impl Strategy<Value = Beside> {
+fn send_options() -> impl Strategy<Value = SendOptions> {
     let mode = prop::sample::select(vec![SendMode::Wait, SendMode::Return, SendMode::Stream]);
     let modes = prop::sample::select(vec![r#"["text/plain","a/b"]"#, "[]"]);
     // LangSmith's calls need both.
@@ -592,7 +600,7 @@ fn beside() -> impl Strategy<Value = Beside> {
     let tenant = prop::option::weighted(0.2, prop::sample::select(vec!["acme", "b-2"]));
     let history = prop::option::of(0..10_u32);
     (id(), id(), history, prop::option::of(modes), metadata(), mode, tenant).prop_map(
-        |(context, task, history, modes, metadata, mode, tenant)| Beside {
+        |(context, task, history, modes, metadata, mode, tenant)| SendOptions {
             context,
             task,
             history,
@@ -605,13 +613,13 @@ fn beside() -> impl Strategy<Value = Beside> {
 }
 
 /// The length of the history that arrives.
-fn history_of(spoken: &Spoken, asked: Option<u32>) -> Option<u32> {
-    match spoken.format.generation() {
-        V01 => Some(asked.unwrap_or(0)),
+fn history_of(served: &ServedFormat, requested: Option<u32>) -> Option<u32> {
+    match served.format.generation() {
+        V01 => Some(requested.unwrap_or(0)),
         // Without presence 0 means unset.
-        V03 if spoken.is_struct() => asked.or(Some(i32::MAX as u32)).filter(|count| *count > 0),
-        V03 if spoken.is_v03_proto() => Some(asked.unwrap_or(i32::MAX as u32)),
-        V03 | V1 => asked,
+        V03 if served.is_struct() => requested.or(Some(i32::MAX as u32)).filter(|count| *count > 0),
+        V03 if served.is_v03_proto() => Some(requested.unwrap_or(i32::MAX as u32)),
+        V03 | V1 => requested,
     }
 }
 
@@ -621,83 +629,93 @@ fn text(raw: Option<RawText<'_>>) -> Option<String> {
 
 #[test]
 fn send_call_round_trips_in_each_format() {
-    let all = all_spoken();
-    let house = RefCell::new(House::new());
+    let all = all_formats();
+    let server = RefCell::new(MirrorServer::new());
     let sent = RefCell::new(vec![0; all.len()]);
-    check(128, (message(), beside()), |(model, beside)| {
-        for (at, spoken) in all.iter().enumerate() {
-            let mut model = fitting(&model, spoken);
+    check(128, (message(), send_options()), |(model, options)| {
+        for (at, served) in all.iter().enumerate() {
+            let mut model = fitting(&model, served);
             // LangSmith splits ids at colons and has no history length.
             let colon = |id: &Option<String>| id.as_ref().is_some_and(|id| id.contains(':'));
-            let is_langsmith = spoken.has_threads();
+            let is_langsmith = served.has_threads();
             if model.parts.is_empty()
-                || (is_langsmith && (colon(&model.task) || colon(&beside.task)))
+                || (is_langsmith && (colon(&model.task) || colon(&options.task)))
             {
                 continue;
             }
             let packed = model.pack();
             let outgoing = Send {
                 has_own_id: true,
-                task_id: beside.task.as_deref().map(raw),
-                context_id: beside.context.as_deref().map(raw),
-                history: beside.history,
-                accepted_output_modes: beside.modes.map(str::as_bytes),
-                metadata: object(&beside.metadata),
-                ..send(&packed, beside.mode)
+                task_id: options.task.as_deref().map(raw),
+                context_id: options.context.as_deref().map(raw),
+                history: options.history,
+                accepted_output_modes: options.modes.map(str::as_bytes),
+                metadata: object(&options.metadata),
+                ..send(&packed, options.mode)
             };
             let call = OutgoingCall::Send(outgoing);
-            let mut house = house.borrow_mut();
-            let says =
-                Says::Task(task(spoken, &[0; 4].map(|_| model.clone()), states(spoken)[0], "c"));
-            if house.call(spoken, &call, beside.tenant, says).is_none() {
+            let mut server = server.borrow_mut();
+            let scripted = Scripted::Task(task(
+                served,
+                &[0; 4].map(|_| model.clone()),
+                states(served)[0],
+                "c",
+            ));
+            if server.call(served, &call, options.tenant, scripted).is_none() {
                 continue;
             }
             sent.borrow_mut()[at] += 1;
-            let (heard, tenant) = house.heard();
-            let Call::Send(heard) = heard.view() else { panic!("a send is a send") };
-            prop_assert_eq!(tenant.as_deref(), beside.tenant, "{}", spoken.name());
-            prop_assert_eq!(heard.mode, beside.mode, "{}", spoken.name());
-            prop_assert_eq!(heard.history, history_of(spoken, beside.history), "{}", spoken.name());
-            let is_rpc_v03 = spoken.format.generation() == V03 && !spoken.is_v03_proto();
-            let has_configuration = !is_langsmith && spoken.format.dialect() != "evo_ai";
-            let unsaid = Some("[]").filter(|_| is_rpc_v03 && has_configuration);
-            let modes = heard.accepted_output_modes.map(|modes| str::from_utf8(modes).unwrap());
-            let is_said = |modes: &&str| !spoken.is_struct() || *modes != "[]";
-            let said = beside.modes.filter(is_said);
-            prop_assert_eq!(modes, said.or(unsaid), "{}", spoken.name());
-            let heard_metadata = heard.metadata.map(|object| spoken.comparable(object.as_str()));
-            let metadata = beside.metadata.as_deref().map(|text| spoken.comparable(text));
-            prop_assert_eq!(&heard_metadata, &metadata, "{}", spoken.name());
+            let (recorded, tenant) = server.recorded();
+            let Call::Send(recorded) = recorded.view() else { panic!("a send is a send") };
+            prop_assert_eq!(tenant.as_deref(), options.tenant, "{}", served.name());
+            prop_assert_eq!(recorded.mode, options.mode, "{}", served.name());
+            prop_assert_eq!(
+                recorded.history,
+                history_of(served, options.history),
+                "{}",
+                served.name()
+            );
+            let is_rpc_v03 = served.format.generation() == V03 && !served.is_v03_proto();
+            let has_configuration = !is_langsmith && served.format.dialect() != "evo_ai";
+            let default_modes = Some("[]").filter(|_| is_rpc_v03 && has_configuration);
+            let modes = recorded.accepted_output_modes.map(|modes| str::from_utf8(modes).unwrap());
+            let is_set = |modes: &&str| !served.is_struct() || *modes != "[]";
+            let requested = options.modes.filter(is_set);
+            prop_assert_eq!(modes, requested.or(default_modes), "{}", served.name());
+            let recorded_metadata =
+                recorded.metadata.map(|object| served.comparable(object.as_str()));
+            let metadata = options.metadata.as_deref().map(|text| served.comparable(text));
+            prop_assert_eq!(&recorded_metadata, &metadata, "{}", served.name());
             let (own_task, own_context) = (model.task.clone(), model.context.clone());
-            let task_id = if spoken.format.generation() == V01 {
+            let task_id = if served.format.generation() == V01 {
                 // Without one the client uses the message's id.
                 let own_id = Some(model.id.clone()).filter(|id| !id.is_empty());
-                beside.task.clone().or(own_task).or(own_id)
+                options.task.clone().or(own_task).or(own_id)
             } else {
-                own_task.or(beside.task.clone())
+                own_task.or(options.task.clone())
             };
-            prop_assert_eq!(text(heard.task_id), task_id, "{}", spoken.name());
-            let context_id = own_context.or(beside.context.clone());
-            prop_assert_eq!(text(heard.context_id), context_id.clone(), "{}", spoken.name());
-            if spoken.format.generation() == V01 {
-                model.id = heard.message.message_id().raw_str().to_owned();
+            prop_assert_eq!(text(recorded.task_id), task_id, "{}", served.name());
+            let context_id = own_context.or(options.context.clone());
+            prop_assert_eq!(text(recorded.context_id), context_id.clone(), "{}", served.name());
+            if served.format.generation() == V01 {
+                model.id = recorded.message.message_id().raw_str().to_owned();
             } else {
-                model.task = model.task.or(beside.task.clone());
-                if spoken.format.dialect() != "evo_ai" {
+                model.task = model.task.or(options.task.clone());
+                if served.format.dialect() != "evo_ai" {
                     model.context = context_id;
                 }
             }
             let packed = model.pack();
-            if spoken.is_struct() {
+            if served.is_struct() {
                 let shown = |message| {
                     let context_id = RawText::default();
-                    v1_reply(spoken, Op::Send, &[Reply::Message { message, context_id }])
+                    v1_reply(served, Op::Send, &[Reply::Message { message, context_id }])
                 };
                 let sent = shown(Message::from_packed(&packed).unwrap());
-                prop_assert_eq!(shown(heard.message), sent, "{}", spoken.name());
+                prop_assert_eq!(shown(recorded.message), sent, "{}", served.name());
                 continue;
             }
-            prop_assert_eq!(heard.message.packed(), &*packed, "{}", spoken.name());
+            prop_assert_eq!(recorded.message.packed(), &*packed, "{}", served.name());
         }
         Ok(())
     });
@@ -708,34 +726,43 @@ fn send_call_round_trips_in_each_format() {
 
 #[test]
 fn task_calls_round_trip_in_each_format() {
-    let all = all_spoken();
-    let house = RefCell::new(House::new());
+    let all = all_formats();
+    let server = RefCell::new(MirrorServer::new());
     let ids = (identifier(), identifier(), prop::option::of(0..10_u32), metadata());
     check(48, ids, |(id, context, history, meta)| {
-        for spoken in &all {
-            let is_langsmith = spoken.has_threads();
+        for served in &all {
+            let is_langsmith = served.has_threads();
             // Our server refuses a path with an encoded separator or control byte.
-            let is_path = spoken.format.binding() == Binding::HttpJson;
+            let is_path = served.format.binding() == Binding::HttpJson;
             let hides = id.contains('/') || id.contains("\\n");
             if (is_langsmith && id.contains(':')) || (is_path && hides) {
                 continue;
             }
-            let mut house = house.borrow_mut();
-            let says = || {
-                Says::Task(task(spoken, &std::array::from_fn(|_| plain()), TaskState::Failed, "c"))
+            let mut server = server.borrow_mut();
+            let scripted = || {
+                Scripted::Task(task(
+                    served,
+                    &std::array::from_fn(|_| plain()),
+                    TaskState::Failed,
+                    "c",
+                ))
             };
             let get = Get { id: raw(&id), context_id: Some(raw(&context)), history, wait: None };
             let call = OutgoingCall::Get(get);
-            prop_assert!(house.call(spoken, &call, None, says()).is_some(), "{}", spoken.name());
-            let heard = house.heard().0;
-            let Call::Get(ref heard) = heard.view() else { panic!("a get is a get") };
-            prop_assert_eq!(heard.id.raw_str(), &*id, "{}", spoken.name());
+            prop_assert!(
+                server.call(served, &call, None, scripted()).is_some(),
+                "{}",
+                served.name()
+            );
+            let recorded = server.recorded().0;
+            let Call::Get(ref recorded) = recorded.view() else { panic!("a get is a get") };
+            prop_assert_eq!(recorded.id.raw_str(), &*id, "{}", served.name());
             // Params of names that both slash generations share are those of 0.3.
-            let is_shared = spoken.format.generation() == V01 && spoken.path.is_empty();
-            let arrives = if is_shared { history } else { history_of(spoken, history) };
-            prop_assert_eq!(heard.history, arrives, "{}", spoken.name());
+            let is_shared = served.format.generation() == V01 && served.path.is_empty();
+            let arrives = if is_shared { history } else { history_of(served, history) };
+            prop_assert_eq!(recorded.history, arrives, "{}", served.name());
             let named = is_langsmith.then(|| context.clone());
-            prop_assert_eq!(text(heard.context_id), named.clone(), "{}", spoken.name());
+            prop_assert_eq!(text(recorded.context_id), named.clone(), "{}", served.name());
             for is_cancel in [true, false] {
                 let target = Target {
                     id: raw(&id),
@@ -748,23 +775,23 @@ fn task_calls_round_trip_in_each_format() {
                     true => OutgoingCall::Cancel(target),
                     false => OutgoingCall::Subscribe(target),
                 };
-                let answered = house.call(spoken, &call, None, says());
-                let is_lost = spoken.is_v03_proto() && is_cancel && meta.is_some();
-                let is_offered = spoken.format.offers(call.op());
-                prop_assert_eq!(answered.is_some(), is_offered && !is_lost, "{}", spoken.name());
+                let answered = server.call(served, &call, None, scripted());
+                let is_lost = served.is_v03_proto() && is_cancel && meta.is_some();
+                let is_offered = served.format.offers(call.op());
+                prop_assert_eq!(answered.is_some(), is_offered && !is_lost, "{}", served.name());
                 if answered.is_none() {
                     continue;
                 }
-                let heard = house.heard().0;
-                let (Call::Cancel(heard) | Call::Subscribe(heard)) = heard.view() else {
+                let recorded = server.recorded().0;
+                let (Call::Cancel(recorded) | Call::Subscribe(recorded)) = recorded.view() else {
                     panic!("a target is a target")
                 };
-                prop_assert_eq!(heard.id.raw_str(), &*id, "{}", spoken.name());
-                prop_assert_eq!(text(heard.context_id), named.clone(), "{}", spoken.name());
-                let heard = heard.metadata.map(|object| spoken.comparable(object.as_str()));
+                prop_assert_eq!(recorded.id.raw_str(), &*id, "{}", served.name());
+                prop_assert_eq!(text(recorded.context_id), named.clone(), "{}", served.name());
+                let recorded = recorded.metadata.map(|object| served.comparable(object.as_str()));
                 let sent = meta.as_deref().filter(|_| is_cancel);
-                let sent = sent.map(|text| spoken.comparable(text));
-                prop_assert_eq!(heard, sent, "{}", spoken.name());
+                let sent = sent.map(|text| served.comparable(text));
+                prop_assert_eq!(recorded, sent, "{}", served.name());
             }
         }
         Ok(())
@@ -792,14 +819,14 @@ fn plain() -> MessageModel {
 
 #[test]
 fn list_call_and_its_page_round_trip_in_each_format() {
-    let all = all_spoken();
-    let house = RefCell::new(House::new());
+    let all = all_formats();
+    let server = RefCell::new(MirrorServer::new());
     let numbers = (prop::option::of(1..=100_u32), prop::option::of(0..1_000_u32));
     let rest = (prop::option::of(0..253_402_300_799_999_u64), any::<bool>());
     let state = prop::option::of(prop::sample::select(TaskState::ALL[1..].to_vec()));
     let ids = (prop::option::of(identifier()), prop::option::of(identifier()));
     check(48, (numbers, rest, state, ids, message()), |(numbers, rest, status, ids, model)| {
-        for spoken in all.iter().filter(|spoken| spoken.format.offers(Op::List)) {
+        for served in all.iter().filter(|served| served.format.offers(Op::List)) {
             let list = List {
                 context_id: ids.0.as_deref().map(raw),
                 status,
@@ -809,25 +836,25 @@ fn list_call_and_its_page_round_trip_in_each_format() {
                 after_ms: rest.0,
                 include_artifacts: rest.1,
             };
-            let mut house = house.borrow_mut();
-            let model = fitting(&model, spoken);
-            let task = task(spoken, &[0; 4].map(|_| model.clone()), states(spoken)[1], "c");
-            let says = Says::Page(vec![task.clone(), task.clone()]);
-            let page = house.call(spoken, &OutgoingCall::List(list), None, says).unwrap();
-            let heard = house.heard().0;
-            let Call::List(ref heard) = heard.view() else { panic!("a list is a list") };
-            prop_assert_eq!(text(heard.context_id), ids.0.clone(), "{}", spoken.name());
-            prop_assert_eq!(heard.page_token, ids.1.as_deref().map(str::as_bytes));
+            let mut server = server.borrow_mut();
+            let model = fitting(&model, served);
+            let task = task(served, &[0; 4].map(|_| model.clone()), states(served)[1], "c");
+            let scripted = Scripted::Page(vec![task.clone(), task.clone()]);
+            let page = server.call(served, &OutgoingCall::List(list), None, scripted).unwrap();
+            let recorded = server.recorded().0;
+            let Call::List(ref recorded) = recorded.view() else { panic!("a list is a list") };
+            prop_assert_eq!(text(recorded.context_id), ids.0.clone(), "{}", served.name());
+            prop_assert_eq!(recorded.page_token, ids.1.as_deref().map(str::as_bytes));
             prop_assert_eq!(
-                (heard.status, heard.page_size, heard.history, heard.after_ms),
+                (recorded.status, recorded.page_size, recorded.history, recorded.after_ms),
                 (status, numbers.0, numbers.1, rest.0)
             );
-            prop_assert_eq!(heard.include_artifacts, rest.1, "{}", spoken.name());
+            prop_assert_eq!(recorded.include_artifacts, rest.1, "{}", served.name());
             let shown =
                 || Reply::PageTask { view: task.view(), history: Some(99), artifacts: true };
             let end = Reply::PageEnd { next: "more", page_size: 50, total: 51 };
-            let expected = v1_reply(spoken, Op::List, &[Reply::PageStart, shown(), shown(), end]);
-            prop_assert_eq!(spoken.comparable(&page[0]), expected, "{}", spoken.name());
+            let expected = v1_reply(served, Op::List, &[Reply::PageStart, shown(), shown(), end]);
+            prop_assert_eq!(served.comparable(&page[0]), expected, "{}", served.name());
         }
         Ok(())
     });
@@ -835,52 +862,53 @@ fn list_call_and_its_page_round_trip_in_each_format() {
 
 #[test]
 fn task_and_stream_replies_read_as_json_of_1_0() {
-    let all = all_spoken();
-    let house = RefCell::new(House::new());
+    let all = all_formats();
+    let server = RefCell::new(MirrorServer::new());
     let messages = [message(), message(), message(), message()];
     check(40, (messages, 0..3_usize), |(messages, state)| {
-        for spoken in &all {
-            if messages.iter().any(|message| fitting(message, spoken).parts.is_empty()) {
+        for served in &all {
+            if messages.iter().any(|message| fitting(message, served).parts.is_empty()) {
                 continue;
             }
-            let mut house = house.borrow_mut();
+            let mut server = server.borrow_mut();
             let packed = plain().pack();
-            let task_now = task(spoken, &messages, states(spoken)[state], "c-1");
+            let task_now = task(served, &messages, states(served)[state], "c-1");
             let get =
                 Get { id: raw("t-1"), context_id: Some(raw("c-1")), history: None, wait: None };
-            let says = Says::Task(task_now.clone());
-            let got = house.call(spoken, &OutgoingCall::Get(get), None, says).expect("it is said");
+            let scripted = Scripted::Task(task_now.clone());
+            let got =
+                server.call(served, &OutgoingCall::Get(get), None, scripted).expect("it is said");
             let reply = Reply::Task { view: task_now.view(), history: Some(99) };
-            let expected = v1_reply(spoken, Op::Get, &[reply]);
-            prop_assert_eq!(spoken.comparable(&got[0]), expected, "{}", spoken.name());
+            let expected = v1_reply(served, Op::Get, &[reply]);
+            prop_assert_eq!(served.comparable(&got[0]), expected, "{}", served.name());
             for mode in [SendMode::Wait, SendMode::Stream] {
                 // Events of some formats have no context; their first event is a status in place of
                 // the task.
-                let is_less = mode == SendMode::Stream && spoken.is_like_v01();
+                let is_less = mode == SendMode::Stream && served.is_like_v01();
                 let context = if is_less { "" } else { "c-1" };
-                let task = task(spoken, &messages, states(spoken)[state], context);
+                let task = task(served, &messages, states(served)[state], context);
                 let id = Some(raw("t-1"));
                 let outgoing = Send { task_id: id, ..send(&packed, mode) };
                 let call = OutgoingCall::Send(outgoing);
-                let says = Says::Task(task.clone());
-                let items = house.call(spoken, &call, None, says).expect("it can be said");
-                let items: Vec<String> = items.iter().map(|item| spoken.comparable(item)).collect();
+                let scripted = Scripted::Task(task.clone());
+                let items = server.call(served, &call, None, scripted).expect("it can be said");
+                let items: Vec<String> = items.iter().map(|item| served.comparable(item)).collect();
                 if mode == SendMode::Wait {
                     let reply = Reply::Task { view: task.view(), history: Some(99) };
                     prop_assert_eq!(
                         &items,
-                        &vec![v1_reply(spoken, Op::Send, &[reply])],
+                        &vec![v1_reply(served, Op::Send, &[reply])],
                         "{}",
-                        spoken.name()
+                        served.name()
                     );
                     continue;
                 }
-                let expected = v1_stream(spoken, &task);
-                prop_assert_eq!(items.len(), expected.len(), "{} {:?}", spoken.name(), items);
+                let expected = v1_stream(served, &task);
+                prop_assert_eq!(items.len(), expected.len(), "{} {:?}", served.name(), items);
                 // Pydantic AI has no name for an unknown state.
-                let skipped = usize::from(is_less || spoken.format.dialect() == "fasta2a");
+                let skipped = usize::from(is_less || served.format.dialect() == "fasta2a");
                 for (item, expected) in items.iter().zip(&expected).skip(skipped) {
-                    prop_assert_eq!(item, expected, "{}", spoken.name());
+                    prop_assert_eq!(item, expected, "{}", served.name());
                 }
             }
         }
@@ -890,36 +918,37 @@ fn task_and_stream_replies_read_as_json_of_1_0() {
 
 #[test]
 fn direct_message_reply_reads_as_json_of_1_0() {
-    let all = all_spoken();
-    let house = RefCell::new(House::new());
+    let all = all_formats();
+    let server = RefCell::new(MirrorServer::new());
     check(48, message(), |model| {
-        for spoken in &all {
-            let model = said(&model, spoken);
+        for served in &all {
+            let model = fitting_reply(&model, served);
             if model.parts.is_empty() {
                 continue;
             }
-            let mut house = house.borrow_mut();
-            let (packed, said) = (plain().pack(), by_agent(&model));
+            let mut server = server.borrow_mut();
+            let (packed, packed_reply) = (plain().pack(), by_agent(&model));
             let outgoing = Send { task_id: Some(raw("t-1")), ..send(&packed, SendMode::Wait) };
             let call = OutgoingCall::Send(outgoing);
-            let items = house.call(spoken, &call, None, Says::Message(said.clone())).unwrap();
-            if spoken.is_like_v01() {
+            let items =
+                server.call(served, &call, None, Scripted::Message(packed_reply.clone())).unwrap();
+            if served.is_like_v01() {
                 // A completed task with that text.
-                prop_assert!(items[0].contains("TASK_STATE_COMPLETED"), "{}", spoken.name());
+                prop_assert!(items[0].contains("TASK_STATE_COMPLETED"), "{}", served.name());
                 continue;
             }
-            let (message, context_id) = (Message::from_packed(&said).unwrap(), raw("c"));
-            let expected = v1_reply(spoken, Op::Send, &[Reply::Message { message, context_id }]);
-            prop_assert_eq!(spoken.comparable(&items[0]), expected, "{}", spoken.name());
+            let (message, context_id) = (Message::from_packed(&packed_reply).unwrap(), raw("c"));
+            let expected = v1_reply(served, Op::Send, &[Reply::Message { message, context_id }]);
+            prop_assert_eq!(served.comparable(&items[0]), expected, "{}", served.name());
         }
         Ok(())
     });
 }
 
 /// The kind that arrives: kinds with one reason or one code are merged.
-fn kind_of(spoken: &Spoken, kind: FaultKind) -> Option<FaultKind> {
-    let (row, generation) = (kind.row(), spoken.format.generation());
-    if generation == V1 || spoken.format.binding() == Binding::Grpc {
+fn kind_of(served: &ServedFormat, kind: FaultKind) -> Option<FaultKind> {
+    let (row, generation) = (kind.row(), served.format.generation());
+    if generation == V1 || served.format.binding() == Binding::Grpc {
         return FaultKind::of_reason(row.reason);
     }
     let code = |kind: FaultKind| match generation {
@@ -927,36 +956,37 @@ fn kind_of(spoken: &Spoken, kind: FaultKind) -> Option<FaultKind> {
         V03 | V1 => kind.row().code,
     };
     // Evo AI has one code for all faults outside of JSON-RPC.
-    let is_own = spoken.format.dialect() == "evo_ai" && !(-32700..=-32600).contains(&row.code);
-    let is_known = code(kind) != -32000 && !is_own;
-    FaultKind::ALL.into_iter().find(|other| is_known && code(*other) == code(kind))
+    let is_own = served.format.dialect() == "evo_ai" && !(-32700..=-32600).contains(&row.code);
+    let has_own_code = code(kind) != -32000 && !is_own;
+    FaultKind::ALL.into_iter().find(|other| has_own_code && code(*other) == code(kind))
 }
 
 #[test]
 fn faults_are_read_with_kind_and_message_in_each_format() {
     const WHY: &str = "50% \u{e4}: \"no\"";
-    let (mut house, packed) = (House::new(), plain().pack());
+    let (mut server, packed) = (MirrorServer::new(), plain().pack());
     let id = Some(raw("t"));
-    let say = |mode| {
+    let send_call = |mode| {
         OutgoingCall::Send(Send { task_id: id, context_id: Some(raw("c")), ..send(&packed, mode) })
     };
     let get = Get { id: raw("t"), context_id: Some(raw("c")), history: None, wait: None };
-    let calls = [OutgoingCall::Get(get), say(SendMode::Wait), say(SendMode::Stream)];
-    for spoken in all_spoken() {
+    let calls = [OutgoingCall::Get(get), send_call(SendMode::Wait), send_call(SendMode::Stream)];
+    for served in all_formats() {
         // Answers to names that both slash generations share are those of 0.3.
-        let is_shared = spoken.format.generation() == V01 && spoken.path.is_empty();
+        let is_shared = served.format.generation() == V01 && served.path.is_empty();
         for call in &calls[usize::from(is_shared)..] {
             for kind in FaultKind::ALL {
-                let says = Says::Fault(Fault::because(kind, WHY));
-                let answered = house.try_call(&spoken, call, None, says).expect("it can be said");
-                let about = format!("{} {:?} {kind:?}", spoken.name(), call.op());
+                let scripted = Scripted::Fault(Fault::because(kind, WHY));
+                let answered =
+                    server.try_call(&served, call, None, scripted).expect("it can be said");
+                let about = format!("{} {:?} {kind:?}", served.name(), call.op());
                 let Err(CallError::Fault(fault)) = answered else {
                     panic!("{about}: {answered:?}")
                 };
-                assert_eq!(fault.kind, kind_of(&spoken, kind), "{about}: {fault:?}");
-                let (dialect, generation) = (spoken.format.dialect(), spoken.format.generation());
-                let says_why = dialect != "evo_ai" && (dialect, generation) != ("fasta2a", V03);
-                assert_eq!(fault.message.ends_with(WHY), says_why, "{about}: {fault:?}");
+                assert_eq!(fault.kind, kind_of(&served, kind), "{about}: {fault:?}");
+                let (dialect, generation) = (served.format.dialect(), served.format.generation());
+                let has_reason = dialect != "evo_ai" && (dialect, generation) != ("fasta2a", V03);
+                assert_eq!(fault.message.ends_with(WHY), has_reason, "{about}: {fault:?}");
             }
         }
     }
@@ -966,9 +996,9 @@ fn faults_are_read_with_kind_and_message_in_each_format() {
 /// service sends, except credentials, which are not returned.
 #[test]
 fn push_configurations_and_their_answers_round_trip() {
-    let all = all_spoken();
-    let house = RefCell::new(House::new());
-    let said = RefCell::new(vec![0; all.len()]);
+    let all = all_formats();
+    let server = RefCell::new(MirrorServer::new());
+    let counts = RefCell::new(vec![0; all.len()]);
     // A path may not have an encoded slash, so HTTP+JSON cannot express each id.
     let texts = ["[a-zé ~_-]{1,12}", "[a-zé ~_-]{1,12}", "[a-z/?=%]{0,12}"];
     let optional = [prop::option::of(identifier()), prop::option::of(identifier())];
@@ -977,12 +1007,12 @@ fn push_configurations_and_their_answers_round_trip() {
         let filter = (kinds.is_some() || coalesce.is_some()).then(|| filter(kinds, coalesce));
         let [task_id, id, path] = texts.each_ref().map(|text| raw(text));
         let url = format!("https://h/{}", path.raw_str());
-        for (at, spoken) in all.iter().enumerate() {
-            if spoken.format.dialect() == "evo_ai" {
+        for (at, served) in all.iter().enumerate() {
+            if served.format.dialect() == "evo_ai" {
                 // Its one configuration does not belong to a task.
                 continue;
             }
-            let is_v01 = spoken.format.generation() == V01;
+            let is_v01 = served.format.generation() == V01;
             let mut config = PushConfigBuf::new(raw(&url)).task_id(task_id);
             if !is_v01 {
                 config = config.id(id);
@@ -994,7 +1024,7 @@ fn push_configurations_and_their_answers_round_trip() {
                 config = config.authentication("Bearer", raw(credentials));
             }
             if let Some(filter) = filter
-                && !spoken.is_struct()
+                && !served.is_struct()
             {
                 config = config.filter(filter);
             }
@@ -1007,25 +1037,27 @@ fn push_configurations_and_their_answers_round_trip() {
                 PushCall::List { task_id, page_size: None, page_token: None },
                 PushCall::Delete { task_id, id: named },
             ] {
-                let (mut house, outgoing) = (house.borrow_mut(), OutgoingCall::Push(call));
-                let says = Says::Push(config.clone());
-                let Some(items) = house.call(spoken, &outgoing, None, says) else { continue };
-                said.borrow_mut()[at] += 1;
-                let (heard, _) = house.heard();
-                let Call::Push(heard) = heard.view() else { panic!("it is about configurations") };
-                prop_assert_eq!(told(&heard.call), told(&call), "{}", spoken.name());
-                let found = spoken.comparable(&items[0]);
+                let (mut server, outgoing) = (server.borrow_mut(), OutgoingCall::Push(call));
+                let scripted = Scripted::Push(config.clone());
+                let Some(items) = server.call(served, &outgoing, None, scripted) else { continue };
+                counts.borrow_mut()[at] += 1;
+                let (recorded, _) = server.recorded();
+                let Call::Push(recorded) = recorded.view() else {
+                    panic!("it is about configurations")
+                };
+                prop_assert_eq!(members_of(&recorded.call), members_of(&call), "{}", served.name());
+                let found = served.comparable(&items[0]);
                 match call {
                     PushCall::Set(_) => {
                         let reply = Reply::Push(PushReply::Config { task_id, config: view });
-                        expected = v1_reply(spoken, Op::PushSet, &[reply]);
+                        expected = v1_reply(served, Op::PushSet, &[reply]);
                         let is_hidden = !expected.contains("credentials");
                         prop_assert!(is_hidden && found == without_empty_id(&expected));
                     }
                     PushCall::Get { .. } => prop_assert_eq!(found, without_empty_id(&expected)),
                     PushCall::List { .. } => {
                         let both = format!("configs:[{expected},{expected}]");
-                        prop_assert!(found.contains(&both), "{} {found}", spoken.name());
+                        prop_assert!(found.contains(&both), "{} {found}", served.name());
                     }
                     PushCall::Delete { .. } => {}
                 }
@@ -1033,34 +1065,34 @@ fn push_configurations_and_their_answers_round_trip() {
         }
         Ok(())
     });
-    for (spoken, count) in all.iter().zip(said.into_inner()) {
-        let must = match (spoken.format.dialect(), spoken.format.generation()) {
+    for (served, count) in all.iter().zip(counts.into_inner()) {
+        let must = match (served.format.dialect(), served.format.generation()) {
             ("standard" | "a2a_rust", V03 | V1) => 48 * 4,
             ("standard", V01) => 48 * 2,
             _ => 0,
         };
-        assert!(count >= must, "{}: {count}", spoken.name());
+        assert!(count >= must, "{}: {count}", served.name());
     }
 }
 
 #[test]
 fn evo_ai_push_configuration_has_headers_and_no_task() {
-    let all = all_spoken();
-    let mut house = House::new();
+    let all = all_formats();
+    let mut server = MirrorServer::new();
     let config = PushConfigBuf::new("https://h").bearer("s").header("X-Own", "\"x\"");
-    for spoken in all.iter().filter(|spoken| spoken.format.dialect() == "evo_ai") {
+    for served in all.iter().filter(|served| served.format.dialect() == "evo_ai") {
         let call = OutgoingCall::Push(PushCall::Set(config.view()));
-        house.call(spoken, &call, None, Says::Push(config.clone())).expect("it can be said");
-        let (heard, _) = house.heard();
-        let Call::Push(PushRequest { call: PushCall::Set(heard), form: PushForm::EvoAi }) =
-            heard.view()
+        server.call(served, &call, None, Scripted::Push(config.clone())).expect("it can be said");
+        let (recorded, _) = server.recorded();
+        let Call::Push(PushRequest { call: PushCall::Set(recorded), form: PushForm::EvoAi }) =
+            recorded.view()
         else {
             panic!("a configuration is set")
         };
         let headers: Vec<_> =
-            heard.headers().map(|(name, value)| format!("{name}:{value}")).collect();
+            recorded.headers().map(|(name, value)| format!("{name}:{value}")).collect();
         assert_eq!(headers, ["Authorization:Bearer s", "X-Own:\"x\""]);
-        assert!(heard.url() == "https://h" && heard.task_id().is_none());
+        assert!(recorded.url() == "https://h" && recorded.task_id().is_none());
     }
 }
 
@@ -1075,7 +1107,7 @@ fn filter(kinds: Option<u8>, coalesce: Option<bool>) -> PushFilter {
 }
 
 /// All members of a call about configurations.
-fn told(call: &PushCall<'_>) -> String {
+fn members_of(call: &PushCall<'_>) -> String {
     match call {
         PushCall::Set(config) => {
             let ids = (text(config.id()), text(config.task_id()));
@@ -1095,7 +1127,7 @@ fn without_empty_id(json: &str) -> String {
 /// Other servers return the whole configuration with its credentials.
 #[test]
 fn written_push_configuration_is_read_back_unchanged() {
-    let all = all_spoken();
+    let all = all_formats();
     let texts = [identifier(), identifier(), identifier()];
     let secrets = prop::option::of((identifier(), identifier()));
     let buffers = RefCell::new((FormatBuffers::default(), WrittenCall::default()));
@@ -1115,36 +1147,36 @@ fn written_push_configuration_is_read_back_unchanged() {
         let v1 = Format::standard(Binding::HttpJson, V1);
         v1.write(&call, 7, None, written).unwrap();
         let expected = String::from_utf8(written.body.clone()).unwrap();
-        for (at, spoken) in all.iter().enumerate() {
-            if spoken.format.write(&call, 7, None, written).is_err() {
+        for (at, served) in all.iter().enumerate() {
+            if served.format.write(&call, 7, None, written).is_err() {
                 continue;
             }
             let mut received = Received::new();
-            let Some(read) = answered_with(spoken, buffers, written, &mut received) else {
+            let Some(read) = answered_with(served, buffers, written, &mut received) else {
                 continue;
             };
-            prop_assert!(read.is_ok(), "{}: {read:?}", spoken.name());
-            let found = spoken.comparable(&json(&received, Op::PushSet));
-            prop_assert_eq!(found, spoken.comparable(&expected), "{}", spoken.name());
+            prop_assert!(read.is_ok(), "{}: {read:?}", served.name());
+            let found = served.comparable(&json(&received, Op::PushSet));
+            prop_assert_eq!(found, served.comparable(&expected), "{}", served.name());
             are_read.borrow_mut()[at] = true;
         }
         Ok(())
     });
     // Some platforms lack the operation, and 0.1 has no configuration id.
-    for (spoken, is_read) in all.iter().zip(are_read.into_inner()) {
-        let must = spoken.format.dialect() == "standard" && spoken.format.generation() != V01;
-        assert!(is_read || !must, "{}", spoken.name());
+    for (served, is_read) in all.iter().zip(are_read.into_inner()) {
+        let must = served.format.dialect() == "standard" && served.format.generation() != V01;
+        assert!(is_read || !must, "{}", served.name());
     }
 }
 
 /// Reads a written configuration as if it were the answer; `None`: there is none.
 fn answered_with(
-    spoken: &Spoken,
+    served: &ServedFormat,
     buffers: &mut FormatBuffers,
     written: &WrittenCall,
     received: &mut Received,
 ) -> Option<Result<(), CallError>> {
-    let (format, body) = (&spoken.format, &written.body);
+    let (format, body) = (&served.format, &written.body);
     let head = ReplyHead { status: 200, content_type: None };
     let mut parser = Parser::new();
     match format.binding() {
@@ -1161,8 +1193,8 @@ fn answered_with(
             ))
         }
         Binding::HttpJson => {
-            let said = parser.parse(body, 64).unwrap();
-            let config = said.get("config").unwrap_or(said).raw_str().as_bytes();
+            let document = parser.parse(body, 64).unwrap();
+            let config = document.get("config").unwrap_or(document).raw_str().as_bytes();
             Some(format.read_reply(
                 buffers,
                 CallId { op: Op::PushSet, rpc_id: 7 },
@@ -1196,7 +1228,7 @@ fn inexpressible_call_fails_before_any_byte_is_written() {
     let rpc = |generation| Format::standard(Binding::JsonRpc, generation);
     let of = |name, generation| Format::of_dialect(Binding::JsonRpc, generation, name).unwrap();
     let packed = plain().pack();
-    let say = |mode| OutgoingCall::Send(send(&packed, mode));
+    let send_call = |mode| OutgoingCall::Send(send(&packed, mode));
     let list = OutgoingCall::List(List::default());
     let config = PushConfigBuf::new("https://h").task_id("t");
     let set = OutgoingCall::Push(PushCall::Set(config.view()));
@@ -1211,11 +1243,11 @@ fn inexpressible_call_fails_before_any_byte_is_written() {
     assert_eq!(refused(rpc(V03), &list, None), "ListTasks does not exist in A2A 0.3");
     assert_eq!(refused(rpc(V01), &list, None), "ListTasks does not exist in A2A 0.1");
     assert_eq!(
-        refused(rpc(V03), &say(SendMode::Wait), Some("x")),
+        refused(rpc(V03), &send_call(SendMode::Wait), Some("x")),
         "tenant does not exist in A2A 0.3"
     );
     assert_eq!(
-        refused(rpc(V01), &say(SendMode::Return), None),
+        refused(rpc(V01), &send_call(SendMode::Return), None),
         "returnImmediately does not exist in A2A 0.1"
     );
     let langsmith = of("langsmith", V03);

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 /// A document is accepted exactly if serde_json accepts it, apart from the list above; its text is
 /// unchanged, and an error has a position. [`check`] agrees, and so does [`is_text`] for the
 /// content of strings.
-pub fn agrees_with_serde(bytes: &[u8]) {
+pub fn parses_like_serde_json(bytes: &[u8]) {
     let mut parser = Parser::new();
     if bytes.starts_with(BYTE_ORDER_MARK) {
         let document = &bytes[BYTE_ORDER_MARK.len()..];
@@ -63,20 +63,20 @@ pub fn spans_are_verbatim(bytes: &[u8]) {
     let Ok(root) = parser.parse(bytes, DEPTH_CAP) else {
         return;
     };
-    let mut left = vec![root];
-    while let Some(value) = left.pop() {
+    let mut pending = vec![root];
+    while let Some(value) = pending.pop() {
         assert_eq!(value.raw_str().as_bytes(), &bytes[value.span()]);
         let alone = again.parse(value.raw_str().as_bytes(), DEPTH_CAP).unwrap();
         assert_same(value, alone);
         assert_matches_serde(value);
-        left.extend(value.elements());
-        left.extend(value.members().map(|(_, member)| member));
+        pending.extend(value.elements());
+        pending.extend(value.members().map(|(_, member)| member));
     }
 }
 
 /// A used parser reads like a new one; in a buffer with any bytes after the document it reads the
 /// same and leaves the buffer unchanged.
-pub fn reuse_changes_nothing(bytes: &[u8]) {
+pub fn reused_parser_reads_like_a_new_one(bytes: &[u8]) {
     let (mut used, mut fresh) = (Parser::new(), Parser::new());
     let mut buffer = [bytes, &bytes[bytes.len() / 3..], &[b'\\'; 64]].concat();
     for end in [bytes.len() / 2, bytes.len()] {
@@ -90,7 +90,7 @@ pub fn reuse_changes_nothing(bytes: &[u8]) {
 }
 
 /// Escaping is the inverse of unescaping, and both agree with serde_json.
-pub fn escapes_invert(text: &str) {
+pub fn escaping_round_trips(text: &str) {
     let mut raw = Vec::new();
     push_escaped(&mut raw, text);
     let raw = String::from_utf8(raw).unwrap();
@@ -109,7 +109,7 @@ pub fn escapes_invert(text: &str) {
 
 /// Base64 decodes to the original bytes in each accepted form, and each accepted text has one
 /// standard form.
-pub fn base64_inverts(bytes: &[u8]) {
+pub fn base64_round_trips(bytes: &[u8]) {
     let standard = base64::encode(bytes);
     let url_safe = standard.replace('+', "-").replace('/', "_");
     for text in [&standard, &url_safe] {
@@ -302,37 +302,37 @@ proptest! {
             Ok(_) | Err(JsonError::Range { .. }) => {}
             Err(error) => panic!("{error} in {text}"),
         }
-        agrees_with_serde(text.as_bytes());
+        parses_like_serde_json(text.as_bytes());
         spans_are_verbatim(text.as_bytes());
     }
 
     #[test]
     fn damaged_documents_parse_like_serde_json(bytes in damaged()) {
-        agrees_with_serde(&bytes);
+        parses_like_serde_json(&bytes);
         spans_are_verbatim(&bytes);
-        reuse_changes_nothing(&bytes);
+        reused_parser_reads_like_a_new_one(&bytes);
     }
 
     #[test]
     fn any_bytes_parse_like_serde_json(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-        agrees_with_serde(&bytes);
-        base64_inverts(&bytes);
+        parses_like_serde_json(&bytes);
+        base64_round_trips(&bytes);
     }
 
     #[test]
     fn json_like_text_parses_like_serde_json(text in "[\\[\\]{}:,\"0-9eE.+\\-truefalsn\\\\ ud]{0,12}") {
-        agrees_with_serde(text.as_bytes());
-        reuse_changes_nothing(text.as_bytes());
+        parses_like_serde_json(text.as_bytes());
+        reused_parser_reads_like_a_new_one(text.as_bytes());
     }
 
     #[test]
     fn string_escapes_round_trip(text in ".{0,80}|[\\x00-\\x7f]{0,80}|(\\\\u?[0-9d]{0,4}){0,6}") {
-        escapes_invert(&text);
+        escaping_round_trips(&text);
     }
 
     #[test]
     fn base64_text_round_trips(text in "[A-Za-z0-9+/=_\\-\\\\]{0,9}") {
-        base64_inverts(text.as_bytes());
+        base64_round_trips(text.as_bytes());
     }
 
     #[test]
@@ -345,8 +345,8 @@ proptest! {
 #[test]
 fn nesting_near_the_cap_parses_like_serde_json() {
     for depth in [DEPTH_CAP - 1, DEPTH_CAP, DEPTH_CAP + 1, 5000] {
-        agrees_with_serde(("[".repeat(depth) + &"]".repeat(depth)).as_bytes());
-        agrees_with_serde(("[".repeat(depth) + &"]".repeat(depth - 1)).as_bytes());
+        parses_like_serde_json(("[".repeat(depth) + &"]".repeat(depth)).as_bytes());
+        parses_like_serde_json(("[".repeat(depth) + &"]".repeat(depth - 1)).as_bytes());
     }
 }
 
@@ -355,6 +355,6 @@ fn lone_surrogate_escape_is_rejected() {
     for raw in [r#""\ud800""#, r#"["\udfff"]"#, r#""\ud800\u0041""#, r#"{"\udc00\ud800":1}"#] {
         assert!(has_lone_surrogate(raw));
         assert!(Parser::new().parse(raw.as_bytes(), 8).is_err());
-        agrees_with_serde(raw.as_bytes());
+        parses_like_serde_json(raw.as_bytes());
     }
 }

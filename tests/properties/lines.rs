@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// A line is read without a panic. Its message is written to an agent as one line of JSON that
 /// reads as the same message. An invalid event has a printable error.
-pub fn a_message_means_the_same_in_a_turn(bytes: &[u8]) {
+pub fn message_round_trips_through_a_turn_line(bytes: &[u8]) {
     let Ok(EventLine { turn, event }) = EventLine::read(bytes) else { return };
     let message = match event {
         Ok(LineEvent::Message(message) | LineEvent::Status { message: Some(message), .. }) => {
@@ -68,7 +68,7 @@ fn each_message_form_round_trips_through_a_turn() {
         for state in ["", r#","status":"working""#] {
             let line = format!(r#"{{"turn":"1","message":{message}{state}}}"#);
             assert!(EventLine::read(line.as_bytes()).unwrap().event.is_ok(), "{line}");
-            a_message_means_the_same_in_a_turn(line.as_bytes());
+            message_round_trips_through_a_turn_line(line.as_bytes());
         }
     }
 }
@@ -91,6 +91,6 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        a_message_means_the_same_in_a_turn(&bytes);
+        message_round_trips_through_a_turn_line(&bytes);
     }
 }

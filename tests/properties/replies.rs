@@ -30,7 +30,7 @@ const OPS: [Op; 11] = [
 const HEAD: ReplyHead<'_> = ReplyHead { status: 200, content_type: Some(b"application/json") };
 
 /// A byte that selects the format and the operation, and the content of the answer.
-pub fn an_answer_is_understood_or_refused(bytes: &[u8]) {
+pub fn server_answer_is_read_or_refused(bytes: &[u8]) {
     let (choice, content) = bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest));
     let op = OPS[usize::from(choice) % OPS.len()];
     let generations = [Generation::V1, Generation::V03, Generation::V01];
@@ -49,17 +49,22 @@ pub fn an_answer_is_understood_or_refused(bytes: &[u8]) {
                 content,
                 &mut received,
             );
-            same_again(read, op, &received, &mut again);
+            assert_reads_the_same_again(read, op, &received, &mut again);
         }
         for is_error in [false, true] {
             let read = format.read_item(&mut buffers, 7, content, is_error, &mut received);
-            same_again(read, Op::Stream, &received, &mut again);
+            assert_reads_the_same_again(read, Op::Stream, &received, &mut again);
         }
     }
 }
 
 /// The received answer is written, and read as an answer of 1.0.
-fn same_again(read: Result<(), CallError>, op: Op, received: &Received, again: &mut Received) {
+fn assert_reads_the_same_again(
+    read: Result<(), CallError>,
+    op: Op,
+    received: &Received,
+    again: &mut Received,
+) {
     if let Err(error) = read {
         assert!(!error.to_string().is_empty());
         assert_eq!(received.kind(), ReceivedKind::Nothing);
@@ -204,14 +209,14 @@ fn answers() -> impl Strategy<Value = String> {
 
 /// One member of a valid answer is replaced.
 fn nearly_right() -> impl Strategy<Value = String> {
-    (answers(), answers(), 0..10_usize).prop_map(|(odd, other, place)| {
-        let said = r#"{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]}"#;
-        let status = format!(r#"{{"state":"TASK_STATE_WORKING","message":{said}}}"#);
+    (answers(), answers(), 0..10_usize).prop_map(|(odd, other, variant)| {
+        let agent_message = r#"{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]}"#;
+        let status = format!(r#"{{"state":"TASK_STATE_WORKING","message":{agent_message}}}"#);
         let task = |members: String| format!(r#"{{"task":{{"id":"t","contextId":"c",{members}}}}}"#);
-        match place {
+        match variant {
             0 => task(format!(r#""status":{odd}"#)),
             1 => task(format!(r#""status":{status},"artifacts":[{odd},{other}]"#)),
-            2 => task(format!(r#""status":{status},"history":[{odd},{said}]"#)),
+            2 => task(format!(r#""status":{status},"history":[{odd},{agent_message}]"#)),
             3 => task(format!(r#""status":{{"state":{odd},"timestamp":{other}}}"#)),
             4 => format!(r#"{{"statusUpdate":{{"taskId":"t","status":{status},"metadata":{odd}}}}}"#),
             5 => format!(r#"{{"taskId":{odd},"status":{status},"final":{other}}}"#),
@@ -239,6 +244,6 @@ proptest! {
             true => bytes.extend(format!(r#"{{"jsonrpc":"2.0","id":"7","result":{result}}}"#).bytes()),
             false => bytes.extend(result.bytes()),
         }
-        an_answer_is_understood_or_refused(&bytes);
+        server_answer_is_read_or_refused(&bytes);
     }
 }

@@ -48,14 +48,14 @@ impl Server {
             let body = format!(
                 r#"{{"message":{{"messageId":"m","contextId":"c","role":1,"parts":[{{"text":"{text}"}}]}},"configuration":{{"returnImmediately":true}}}}"#
             );
-            let made = server.ask("POST", "/message:send", body.as_bytes());
+            let made = server.request("POST", "/message:send", body.as_bytes());
             assert!(made.starts_with(b"HTTP/1.1 200 "), "{}", made.escape_ascii());
         }
         server
     }
 
     /// The bytes sent at once in answer to one request on a new connection.
-    pub fn ask(&mut self, method: &str, target: &str, body: &[u8]) -> Vec<u8> {
+    pub fn request(&mut self, method: &str, target: &str, body: &[u8]) -> Vec<u8> {
         let head = format!(
             "{method} {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
             body.len()
@@ -77,7 +77,7 @@ impl Server {
 
     /// The status and the content of an answer; `None` if the call waits.
     fn json(&mut self, method: &str, target: &str, body: &[u8]) -> Option<(u16, Value)> {
-        let answer = self.ask(method, target, body);
+        let answer = self.request(method, target, body);
         let status = std::str::from_utf8(answer.get(9..12)?).ok()?.parse().ok()?;
         let at = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
         Some((status, serde_json::from_slice(&answer[at..]).unwrap()))
@@ -85,14 +85,14 @@ impl Server {
 }
 
 /// A target, a line break, and a body, with each method.
-pub fn any_request_is_answered(bytes: &[u8]) {
+pub fn any_request_gets_a_valid_response(bytes: &[u8]) {
     let cut = bytes.iter().position(|b| *b == b'\n').unwrap_or(bytes.len());
     let (target, body) = (&bytes[..cut], bytes.get(cut + 1..).unwrap_or_default());
     let is_target = target.starts_with(b"/") && target.iter().all(u8::is_ascii_graphic);
     let Some(target) = std::str::from_utf8(target).ok().filter(|_| is_target) else { return };
     let mut server = Server::new();
     for method in ["GET", "POST", "DELETE", "PUT", "OPTIONS"] {
-        let answer = server.ask(method, target, body);
+        let answer = server.request(method, target, body);
         if answer.is_empty() {
             // Only a message may wait.
             assert_eq!(method, "POST", "{target}");
@@ -110,8 +110,8 @@ pub fn any_request_is_answered(bytes: &[u8]) {
             assert!(value.is_object(), "{method} {target}: {content}");
         }
     }
-    assert!(server.ask("GET", "/tasks", b"").starts_with(b"HTTP/1.1 200 "));
-    a_body_is_params(body);
+    assert!(server.request("GET", "/tasks", b"").starts_with(b"HTTP/1.1 200 "));
+    rest_body_gives_the_same_result_as_rpc_params(body);
 }
 
 /// The result or error of a JSON-RPC answer, as HTTP+JSON writes it.
@@ -137,7 +137,7 @@ fn assert_same(rest: Option<(u16, Value)>, rpc: Option<(u16, Value)>, what: &str
 }
 
 /// A JSON body gets the same result or fault as in params.
-pub fn a_body_is_params(body: &[u8]) {
+pub fn rest_body_gives_the_same_result_as_rpc_params(body: &[u8]) {
     let mut parser = Parser::new();
     // Other bodies get a different fault from the JSON-RPC envelope.
     if parser.parse(body, 16).ok().is_none_or(|value| value.kind() != Kind::Object) {
@@ -153,7 +153,7 @@ pub fn a_body_is_params(body: &[u8]) {
 }
 
 /// A query gets the same page or fault as these members of params.
-pub fn a_query_is_params(pairs: &[(String, String)]) {
+pub fn rest_query_gives_the_same_result_as_rpc_params(pairs: &[(String, String)]) {
     let hex = |text: &str| -> String { text.bytes().map(|b| format!("%{b:02X}")).collect() };
     let query: Vec<String> = pairs.iter().map(|(n, v)| format!("{}={}", hex(n), hex(v))).collect();
     let member = |(name, value): &(String, String)| {
@@ -291,18 +291,18 @@ mod with_seeds {
         #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_request_is_answered(target in target(), body in body()) {
-            super::any_request_is_answered(format!("{target}\n{body}").as_bytes());
+        fn any_request_gets_a_valid_response(target in target(), body in body()) {
+            super::any_request_gets_a_valid_response(format!("{target}\n{body}").as_bytes());
         }
 
         #[test]
-        fn a_body_is_params(body in body()) {
-            super::a_body_is_params(body.as_bytes());
+        fn rest_body_gives_the_same_result_as_rpc_params(body in body()) {
+            super::rest_body_gives_the_same_result_as_rpc_params(body.as_bytes());
         }
 
         #[test]
-        fn a_query_is_params(pairs in pairs()) {
-            super::a_query_is_params(&pairs);
+        fn rest_query_gives_the_same_result_as_rpc_params(pairs in pairs()) {
+            super::rest_query_gives_the_same_result_as_rpc_params(&pairs);
         }
     }
 }

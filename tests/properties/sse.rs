@@ -14,18 +14,18 @@ fn read<'b>(pieces: impl Iterator<Item = &'b [u8]>, max: usize) -> (Vec<Seen>, O
     let mut parser = SseParser::new(max);
     let mut seen = Vec::new();
     for piece in pieces {
-        let mut left = piece;
-        while !left.is_empty() {
-            let step = match parser.advance(left) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let step = match parser.advance(rest) {
                 Ok(step) => step,
                 Err(error) => return (seen, Some(error)),
             };
-            assert!(step.ate > 0 && (step.event.is_some() || step.ate == left.len()));
+            assert!(step.ate > 0 && (step.event.is_some() || step.ate == rest.len()));
             seen.extend(step.event.map(|e| {
                 let data = String::from_utf8_lossy(e.data).into_owned();
                 (e.kind.into(), data, String::from_utf8_lossy(e.id).into_owned())
             }));
-            left = &left[step.ate..];
+            rest = &rest[step.ate..];
         }
     }
     (seen, None)
@@ -33,7 +33,7 @@ fn read<'b>(pieces: impl Iterator<Item = &'b [u8]>, max: usize) -> (Vec<Seen>, O
 
 /// The events are the same for the whole stream, cut in two at any position, or byte by byte; a
 /// slow reading of the standard finds the same ones.
-pub fn cuts_change_nothing(stream: &[u8]) {
+pub fn events_parse_the_same_however_cut(stream: &[u8]) {
     for max in [stream.len() * 3 + 1, 9] {
         let whole = read([stream].into_iter(), max);
         assert_eq!(read(stream.chunks(1), max), whole);
@@ -123,7 +123,7 @@ fn round_trip(chunks: &[Vec<Write>]) {
     chunk_last(&mut out);
     let body = unchunked(&out);
     assert_eq!(read([&body[..]].into_iter(), 1 << 16), (expected, None));
-    cuts_change_nothing(&body);
+    events_parse_the_same_however_cut(&body);
 }
 
 /// The body of a chunked message that ends with `wire`.
@@ -175,11 +175,11 @@ proptest! {
         0..10,
     )) {
         let stream: String = lines.iter().map(|(a, b, c, d)| a.clone() + b + c + d).collect();
-        cuts_change_nothing(stream.as_bytes());
+        events_parse_the_same_however_cut(stream.as_bytes());
     }
 
     #[test]
     fn any_bytes_give_the_same_events_however_cut(stream in prop::collection::vec(any::<u8>(), 0..60)) {
-        cuts_change_nothing(&stream);
+        events_parse_the_same_however_cut(&stream);
     }
 }

@@ -56,7 +56,7 @@ type Stamp = (u64, u64, usize);
 const LEAD_MS: u64 = 1_000;
 
 /// The twin's copy of a task.
-struct Known {
+struct TaskCopy {
     key: TaskKey,
     scope: Scope,
     id: Vec<u8>,
@@ -100,7 +100,7 @@ struct Twin {
     store: Store,
     replica: Arc<Replica>,
     limits: Limits,
-    known: Vec<Known>,
+    copies: Vec<TaskCopy>,
     readers: Vec<Reader>,
     listing: Option<Listing>,
     now: Now,
@@ -108,12 +108,12 @@ struct Twin {
     last: Vec<Stamp>,
     /// The group and the owner that last needed room, if known, and the tasks that had ended
     /// before.
-    asked: Option<(usize, OwnerIndex)>,
+    requester: Option<(usize, OwnerIndex)>,
     ended: Vec<TaskKey>,
     /// The owners that were above their share in a worker's shards, counting one more owner: their
     /// tasks may be evicted for others.
     above: HashSet<(usize, OwnerIndex)>,
-    gone: u64,
+    evicted_count: u64,
     bits: u128,
 }
 
@@ -167,8 +167,8 @@ impl Tap for Replica {
                 assert!(tasks.insert(task, (scope, made)).is_none(), "made twice");
             }
             Record::Changed(event) => {
-                let (_, known) = tasks.get_mut(&task).expect("made before");
-                known.apply(&event).expect("it was applied before");
+                let (_, existing) = tasks.get_mut(&task).expect("made before");
+                existing.apply(&event).expect("it was applied before");
             }
             Record::Evicted => drop(tasks.remove(&task).expect("made before")),
             _ => unreachable!("there is nothing else yet"),
@@ -184,7 +184,7 @@ impl Tap for Replica {
 }
 
 /// Runs the steps encoded in `bytes`.
-pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
+pub fn store_matches_the_naive_twin(bytes: &[u8]) {
     let mut tape = Tape(bytes);
     let limits = limits(&mut tape);
     let workers = 1 + tape.next(4);
@@ -194,42 +194,42 @@ pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
         store: Store::for_workers(&limits, 0xfeed << 70 | 77, workers).tapped(tap),
         replica,
         limits,
-        known: Vec::new(),
+        copies: Vec::new(),
         readers: Vec::new(),
         listing: None,
         now: Now { mono_ms: 0, unix_ms: 1_000 },
         last: (0..workers.next_power_of_two()).map(|group| (0, 0, group)).collect(),
-        asked: None,
+        requester: None,
         ended: Vec::new(),
         above: HashSet::new(),
-        gone: 0,
+        evicted_count: 0,
         bits: 1,
     };
     while !tape.0.is_empty() {
         match tape.next(14) {
             0 | 1 => twin.create(&mut tape),
             2..=4 => twin.publish(&mut tape),
-            5 => twin.speak(&mut tape),
+            5 => twin.send_message(&mut tape),
             6 => twin.cancel(&mut tape),
             7 => twin.subscribe(&mut tape),
-            8 => twin.read_on(&mut tape),
-            9 => twin.turn_a_page(&mut tape),
+            8 => twin.read_more(&mut tape),
+            9 => twin.read_page(&mut tape),
             10 => {
                 let ms = [tape.next(12) as u64, 3 * LEAD_MS / 2][tape.next(8) / 7];
                 twin.now.mono_ms += ms;
                 twin.now.unix_ms = (twin.now.unix_ms + ms).saturating_sub(2);
             }
             11 => twin.sweep(),
-            12 => twin.wear(&mut tape),
-            _ => twin.crowd(&mut tape),
+            12 => twin.force_compaction(&mut tape),
+            _ => twin.create_many(&mut tape),
         }
         twin.check();
     }
     twin.check_replica();
     while twin.listing.is_some() {
-        twin.turn_a_page(&mut tape);
+        twin.read_page(&mut tape);
     }
-    for at in 0..twin.known.len() {
+    for at in 0..twin.copies.len() {
         twin.list_all(at);
     }
 }
@@ -244,23 +244,27 @@ fn look(view: TaskView<'_>) -> String {
         .map(|a| (a.fields().collect(), a.parts().map(|part| short(part.packed())).collect()))
         .collect();
     // The view shows the given texts, wherever they are stored.
-    let is_given = |text: &[u8]| {
+    let is_generated = |text: &[u8]| {
         let is_all = |letter: u8| text.iter().all(|byte| *byte == letter);
-        (SAID.contains(&text.len()) && is_all(b'x')) || (MADE.contains(&text.len()) && is_all(b'y'))
+        (MESSAGE_LENGTHS.contains(&text.len()) && is_all(b'x'))
+            || (ARTIFACT_LENGTHS.contains(&text.len()) && is_all(b'y'))
     };
     for artifact in view.artifacts() {
         let texts: Vec<_> = artifact.parts().map(|part| part.as_text().expect("text")).collect();
-        assert!(!texts.is_empty() && texts.iter().all(|text| is_given(text.raw())), "{texts:?}");
+        assert!(
+            !texts.is_empty() && texts.iter().all(|text| is_generated(text.raw())),
+            "{texts:?}"
+        );
     }
-    let said = status.message.map(|message| short(message.packed()));
+    let status_message = status.message.map(|message| short(message.packed()));
     let metadata = status.metadata.map(|metadata| metadata.raw().len());
     let state = (status.state, status.at_ms, metadata);
-    format!("{state:?} {said:?} {history:?} {artifacts:?}")
+    format!("{state:?} {status_message:?} {history:?} {artifacts:?}")
 }
 
 /// Lengths of the texts of messages and of artifacts.
-const SAID: [usize; 5] = [0, 1, 100, 700, 2_000];
-const MADE: [usize; 3] = [1, 50, 900];
+const MESSAGE_LENGTHS: [usize; 5] = [0, 1, 100, 700, 2_000];
+const ARTIFACT_LENGTHS: [usize; 3] = [1, 50, 900];
 
 /// Mostly one scope, and others that differ from it in one field.
 fn scope(tape: &mut Tape<'_>) -> Scope {
@@ -279,7 +283,7 @@ fn raw(id: &[u8]) -> RawText<'_> {
 }
 
 fn message(tape: &mut Tape<'_>) -> MessageBuf {
-    let length = SAID[tape.next(SAID.len())];
+    let length = MESSAGE_LENGTHS[tape.next(MESSAGE_LENGTHS.len())];
     MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(length))).id("m")
 }
 
@@ -287,13 +291,13 @@ impl Twin {
     fn pick(&self, tape: &mut Tape<'_>) -> Option<usize> {
         // The newest are picked most often, since they are still running.
         let back = tape.next(7);
-        (!self.known.is_empty()).then(|| self.known.len() - 1 - back.min(self.known.len() - 1))
+        (!self.copies.is_empty()).then(|| self.copies.len() - 1 - back.min(self.copies.len() - 1))
     }
 
     fn event(&self, tape: &mut Tape<'_>, events: &mut EventBuf) {
         let metadata = (tape.next(4) == 0).then(|| JsonObject::parse(r#"{"k":1}"#).unwrap());
         let at_ms = self.now.unix_ms - [0, 0, 3][tape.next(3)];
-        let said = message(tape);
+        let message_buf = message(tape);
         match tape.next(8) {
             kind @ 0..=4 => {
                 let state = [
@@ -303,12 +307,12 @@ impl Twin {
                     TaskState::Completed,
                     TaskState::Working,
                 ][kind];
-                let message = (tape.next(2) == 0).then(|| said.view());
+                let message = (tape.next(2) == 0).then(|| message_buf.view());
                 events.push(&TaskEvent::Status { state, at_ms, message, metadata });
             }
             _ => {
                 let name = ["a", "b", "r"][tape.next(3)];
-                let parts = PartsBuf::new().text(&"y".repeat(MADE[tape.next(3)]));
+                let parts = PartsBuf::new().text(&"y".repeat(ARTIFACT_LENGTHS[tape.next(3)]));
                 events.push(&TaskEvent::Artifact {
                     artifact: ArtifactBuf::new(name, &parts).view(),
                     append: tape.next(3) > 0,
@@ -324,13 +328,13 @@ impl Twin {
         let context = match tape.next(6) {
             at @ 0..4 => Some([&b"c0"[..], b"c1", b"c2", b"c3"][at].to_vec()),
             4 => None,
-            _ => self.pick(tape).map(|at| self.known[at].context.clone()),
+            _ => self.pick(tape).map(|at| self.copies[at].context.clone()),
         };
         self.bits = self.bits.wrapping_mul(0x5851_f42d_4c95_7f2d_1405_7b7e_f767_814f) + 1;
         let chosen = match tape.next(6) {
             0 => Some(b"mine".to_vec()),
             1 => Some(uuid(tape.next(3) as u128).to_vec()),
-            2 => self.pick(tape).map(|at| self.known[at].id.clone()),
+            2 => self.pick(tape).map(|at| self.copies[at].id.clone()),
             _ => None,
         };
         let new = NewTask {
@@ -343,35 +347,33 @@ impl Twin {
             share: None,
             peer: Default::default(),
         };
-        let is_taken = self
-            .known
-            .iter()
-            .any(|known| known.scope == scope && Some(&known.id) == chosen.as_ref());
-        self.asked = None;
+        let id_exists =
+            self.copies.iter().any(|copy| copy.scope == scope && Some(&copy.id) == chosen.as_ref());
+        self.requester = None;
         let store = &self.store;
         // A refused creation may have evicted tasks in shards that are unknown here.
-        self.asked = None;
+        self.requester = None;
         let reserved = match store.reserve(new, self.now) {
             Ok(reserved) => reserved,
             // The existing task may have been evicted to make room for its successor.
-            Err(Refused::Taken) => return assert!(is_taken),
+            Err(Refused::Taken) => return assert!(id_exists),
             // The bytes of its scope do not fit.
             Err(Refused::OutOfBytes | Refused::OwnShareFull { .. }) if !scope.is_plain() => return,
             Err(refused) => {
                 assert!(matches!(refused, Refused::Full | Refused::OwnShareFull { .. }));
-                assert_eq!(self.known.len(), self.limits.tasks_max);
-                let mut own = self.known.iter().filter(|known| known.scope.owner == scope.owner);
-                let may_leave = |state: TaskState| state.is_terminal() || state.is_interrupted();
-                assert!(!own.any(|known| may_leave(known.state)));
+                assert_eq!(self.copies.len(), self.limits.tasks_max);
+                let mut own = self.copies.iter().filter(|copy| copy.scope.owner == scope.owner);
+                let is_evictable = |state: TaskState| state.is_terminal() || state.is_interrupted();
+                assert!(!own.any(|copy| is_evictable(copy.state)));
                 return;
             }
         };
         let (key, id) = (reserved.key(), reserved.id().to_vec());
         let group = self.group_of(key);
         assert!(context.is_some() || group == new.worker % self.last.len());
-        self.asked = Some((group, scope.owner));
-        let made_in = reserved.context_id().to_vec();
-        assert!(context.as_ref().is_none_or(|context| *context == made_in));
+        self.requester = Some((group, scope.owner));
+        let actual_context = reserved.context_id().to_vec();
+        assert!(context.as_ref().is_none_or(|context| *context == actual_context));
         assert_eq!(self.store.find(scope, &id), None);
         if tape.next(5) == 0 {
             return;
@@ -380,7 +382,7 @@ impl Twin {
         for _ in 0..tape.next(4) {
             self.event(tape, &mut events);
         }
-        let said = message(tape);
+        let message_buf = message(tape);
         let repeats = [0, 0, 1, 2][tape.next(4)];
         for name in ["a", "r"].iter().take(repeats) {
             let head = ArtifactBuf::new(*name, &PartsBuf::new());
@@ -392,16 +394,22 @@ impl Twin {
         }
         let read =
             |task: StoredTask<'_>| (task.state(), task.seq(), task.updated_ms(), look(task.view()));
-        let made =
-            store.commit_new(&reserved, Generation::V1, said.view(), &events, self.now, read);
+        let made = store.commit_new(
+            &reserved,
+            Generation::V1,
+            message_buf.view(),
+            &events,
+            self.now,
+            read,
+        );
         drop(reserved);
         let Ok((state, seq, at_ms, look)) = made else { return };
-        self.forget_gone(Some((scope, &id, key)));
-        let mut known = Known {
+        self.remove_evicted(Some((scope, &id, key)));
+        let mut copy = TaskCopy {
             key,
             scope,
             id,
-            context: made_in,
+            context: actual_context,
             state,
             group,
             order: (0, 0, 0),
@@ -409,15 +417,15 @@ impl Twin {
             seq,
             looks: BTreeMap::from([(seq, look)]),
         };
-        self.stamp(&mut known, at_ms);
-        self.known.push(known);
+        self.stamp(&mut copy, at_ms);
+        self.copies.push(copy);
     }
 
     /// Creates many tasks in one context, which the store then lists by another index.
-    fn crowd(&mut self, tape: &mut Tape<'_>) {
+    fn create_many(&mut self, tape: &mut Tape<'_>) {
         let (events, state) = (tape.next(2) as u8, tape.next(5) as u8);
         for round in 0..18 {
-            if self.known.len() < 100 {
+            if self.copies.len() < 100 {
                 let state = (state + round) % 5;
                 self.create(&mut Tape(&[0, 1, 3, 0, 1, events, 1, 0, 1, state, 1, 1]));
                 self.check();
@@ -431,9 +439,9 @@ impl Twin {
         *last
     }
 
-    fn stamp(&mut self, known: &mut Known, at_ms: u64) {
-        known.order = self.next_stamp(known.group, at_ms);
-        known.mono_ms = self.now.mono_ms;
+    fn stamp(&mut self, copy: &mut TaskCopy, at_ms: u64) {
+        copy.order = self.next_stamp(copy.group, at_ms);
+        copy.mono_ms = self.now.mono_ms;
     }
 
     /// The low bits of a position name the shard; each worker has 16 of them.
@@ -459,11 +467,11 @@ impl Twin {
     ) -> usize {
         // Earlier changes of the same step count.
         self.above = self.above();
-        let mut known = self.known.remove(at);
-        self.asked = Some((known.group, known.scope.owner));
-        let status_before = known.looks.len();
-        let looks = &mut known.looks;
-        let result = self.store.update(known.key, self.now, |edit| {
+        let mut copy = self.copies.remove(at);
+        self.requester = Some((copy.group, copy.scope.owner));
+        let status_before = copy.looks.len();
+        let looks = &mut copy.looks;
+        let result = self.store.update(copy.key, self.now, |edit| {
             let before = edit.task().status_seq();
             change(edit);
             let task = edit.task();
@@ -471,22 +479,22 @@ impl Twin {
             (task.state(), task.seq(), task.updated_ms(), task.status_seq() != before)
         });
         let (state, seq, at_ms, is_new) = result.expect("a known task is stored");
-        self.forget_gone(Some((known.scope, &known.id, known.key)));
-        if seq != known.seq {
+        self.remove_evicted(Some((copy.scope, &copy.id, copy.key)));
+        if seq != copy.seq {
             for reader in
-                self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == known.key)
+                self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == copy.key)
             {
                 assert!(!reader.is_pending || reader.flag.0.swap(false, SeqCst), "lost wake-up");
                 reader.is_pending = false;
             }
         }
-        assert!(known.looks.len() >= status_before);
-        (known.state, known.seq) = (state, seq);
+        assert!(copy.looks.len() >= status_before);
+        (copy.state, copy.seq) = (state, seq);
         if is_new {
-            self.stamp(&mut known, at_ms);
+            self.stamp(&mut copy, at_ms);
         }
-        let at = at.min(self.known.len());
-        self.known.insert(at, known);
+        let at = at.min(self.copies.len());
+        self.copies.insert(at, copy);
         at
     }
 
@@ -495,7 +503,7 @@ impl Twin {
         for _ in 0..=tape.next(3) {
             let mut events = EventBuf::default();
             self.event(tape, &mut events);
-            let was_terminal = self.known[at].state.is_terminal();
+            let was_terminal = self.copies[at].state.is_terminal();
             at = self.change(at, &mut |edit| match edit.apply_all(&events, None) {
                 Ok(()) => assert!(!was_terminal),
                 Err(Refused::Terminal) => assert!(was_terminal),
@@ -504,12 +512,12 @@ impl Twin {
         }
     }
 
-    fn speak(&mut self, tape: &mut Tape<'_>) {
+    fn send_message(&mut self, tape: &mut Tape<'_>) {
         let Some(at) = self.pick(tape) else { return };
-        let said = message(tape);
-        let before = self.known[at].state;
+        let message_buf = message(tape);
+        let before = self.copies[at].state;
         self.change(at, &mut |edit| {
-            let refused = edit.user_message(said.view(), None).err();
+            let refused = edit.user_message(message_buf.view(), None).err();
             assert_eq!(refused == Some(Refused::Terminal), before.is_terminal());
             assert_eq!(edit.task().state(), before);
         });
@@ -517,10 +525,10 @@ impl Twin {
 
     /// Sends messages to one task and replaces an artifact of it repeatedly, so that its history is
     /// trimmed and its log compacted.
-    fn wear(&mut self, tape: &mut Tape<'_>) {
+    fn force_compaction(&mut self, tape: &mut Tape<'_>) {
         let (back, length) = (tape.next(7) as u8, tape.next(4) as u8);
         for _ in 0..12 {
-            self.speak(&mut Tape(&[back, length]));
+            self.send_message(&mut Tape(&[back, length]));
             self.publish(&mut Tape(&[back, 0, 1, 0, 0, 5, 1, 2, 0]));
         }
     }
@@ -538,64 +546,64 @@ impl Twin {
 
     fn subscribe(&mut self, tape: &mut Tape<'_>) {
         let Some(at) = self.pick(tape) else { return };
-        let known = &self.known[at];
+        let copy = &self.copies[at];
         let after = match tape.next(3) {
             0 => 0,
-            1 => known.seq,
-            _ => known.seq / 2,
+            1 => copy.seq,
+            _ => copy.seq / 2,
         };
-        let snapshot = tape.next(2) == 0 && known.looks.contains_key(&after);
+        let snapshot = tape.next(2) == 0 && copy.looks.contains_key(&after);
         let ends_at_input = tape.next(2) == 0;
         let cursor = Cursor {
-            handle: known.key.handle(),
+            handle: copy.key.handle(),
             seq: after,
             snapshot,
             ends_at_input,
             ..Cursor::default()
         };
-        let ticket = WaitHandle { handle: known.key.handle(), ..WaitHandle::default() };
+        let ticket = WaitHandle { handle: copy.key.handle(), ..WaitHandle::default() };
         let flag = Arc::default();
         self.readers.push(Reader { cursor, ticket, flag, is_pending: false, is_first: true });
     }
 
-    fn read_on(&mut self, tape: &mut Tape<'_>) {
-        let mut kept = Vec::new();
+    fn read_more(&mut self, tape: &mut Tape<'_>) {
+        let mut remaining = Vec::new();
         for mut reader in std::mem::take(&mut self.readers) {
             let enough = [1, 3, 1_000][tape.next(3)];
             if self.follow(&mut reader, enough) {
-                kept.push(reader);
+                remaining.push(reader);
             }
         }
-        self.readers = kept;
+        self.readers = remaining;
     }
 
     /// True if the stream continues.
     fn follow(&self, reader: &mut Reader, enough: usize) -> bool {
         let waker = Waker::from(Arc::clone(&reader.flag));
-        let known = self.known.iter().find(|known| known.key == TaskKey::of(&reader.cursor.handle));
+        let copy = self.copies.iter().find(|copy| copy.key == TaskKey::of(&reader.cursor.handle));
         let base = self.store.read(TaskKey::of(&reader.cursor.handle), |task| task.base_seq());
-        let (mut at, mut given, mut is_last) = (reader.cursor.seq, 0, false);
-        let asked = reader.cursor.snapshot;
+        let (mut at, mut received, mut is_last) = (reader.cursor.seq, 0, false);
+        let wants_snapshot = reader.cursor.snapshot;
         let follow = self.store.follow(&mut reader.cursor, &waker, &mut |item| {
-            let known = known.expect("a task that is gone says nothing");
+            let copy = copy.expect("a task that is gone says nothing");
             assert!(!is_last);
-            given += 1;
+            received += 1;
             match item {
                 StreamResponse::Snapshot(view) => {
-                    assert_eq!(given, 1);
-                    assert!(asked || at < base.unwrap_or(0));
+                    assert_eq!(received, 1);
+                    assert!(wants_snapshot || at < base.unwrap_or(0));
                     if at < base.unwrap_or(0) {
-                        at = known.seq;
+                        at = copy.seq;
                     }
                     assert_eq!(view.seq(), at);
-                    if let Some(then) = known.looks.get(&at) {
+                    if let Some(then) = copy.looks.get(&at) {
                         assert_eq!(&look(view), then);
                     }
                 }
                 StreamResponse::Event { seq, event, task_id, context_id, last, .. } => {
                     assert_eq!(
                         (seq, task_id.raw(), context_id.raw()),
-                        (at + 1, &known.id[..], &known.context[..])
+                        (at + 1, &copy.id[..], &copy.context[..])
                     );
                     assert!(!matches!(event, TaskEvent::UserMessage { .. }));
                     at = seq;
@@ -603,31 +611,32 @@ impl Twin {
                 }
                 StreamResponse::Message { .. } => panic!("a task's stream has no direct message"),
             }
-            given < enough
+            received < enough
         });
         assert_eq!(reader.cursor.seq, at);
         (reader.is_first, reader.is_pending) = (false, follow == Follow::Pending);
         match follow {
-            Follow::Gone => assert!(known.is_none()),
-            Follow::More => assert_eq!(given, enough),
+            Follow::Gone => assert!(copy.is_none()),
+            Follow::More => assert_eq!(received, enough),
             Follow::Pending => {
-                assert!(known.is_some_and(|k| k.seq == at && !k.state.is_terminal()));
+                assert!(copy.is_some_and(|k| k.seq == at && !k.state.is_terminal()));
                 assert!(!is_last);
             }
-            Follow::End => assert!(known.is_some_and(|k| {
-                let is_asked = k.state == TaskState::InputRequired;
-                k.seq == at && (k.state.is_terminal() || (is_asked && reader.cursor.ends_at_input))
+            Follow::End => assert!(copy.is_some_and(|k| {
+                let needs_input = k.state == TaskState::InputRequired;
+                k.seq == at
+                    && (k.state.is_terminal() || (needs_input && reader.cursor.ends_at_input))
             })),
         }
         let settled = self.store.poll(&mut reader.ticket, &waker, &mut |reply| {
             let Reply::Task { view, .. } = reply else { panic!("a ticket is for a task") };
-            assert_eq!(Some(look(view)), known.and_then(|k| k.looks.get(&k.seq).cloned()));
+            assert_eq!(Some(look(view)), copy.and_then(|k| k.looks.get(&k.seq).cloned()));
         });
         match settled {
             Poll::Ready(Ok(())) => {
-                assert!(known.is_some_and(|k| k.state.is_terminal() || k.state.is_interrupted()))
+                assert!(copy.is_some_and(|k| k.state.is_terminal() || k.state.is_interrupted()))
             }
-            Poll::Ready(Err(_)) => assert!(known.is_none()),
+            Poll::Ready(Err(_)) => assert!(copy.is_none()),
             Poll::Pending => reader.is_pending = true,
         }
         matches!(follow, Follow::More | Follow::Pending)
@@ -635,13 +644,13 @@ impl Twin {
 
     fn matching(&self, listing: &Listing) -> Vec<(TaskKey, Stamp)> {
         let mut found: Vec<(TaskKey, Stamp)> = self
-            .known
+            .copies
             .iter()
-            .filter(|known| known.scope == listing.scope)
-            .filter(|known| listing.context.as_ref().is_none_or(|c| *c == known.context))
-            .filter(|known| listing.status.is_none_or(|s| s == known.state))
-            .filter(|known| listing.after_ms.is_none_or(|ms| known.order.0 >= ms))
-            .map(|known| (known.key, known.order))
+            .filter(|copy| copy.scope == listing.scope)
+            .filter(|copy| listing.context.as_ref().is_none_or(|c| *c == copy.context))
+            .filter(|copy| listing.status.is_none_or(|s| s == copy.state))
+            .filter(|copy| listing.after_ms.is_none_or(|ms| copy.order.0 >= ms))
+            .map(|copy| (copy.key, copy.order))
             .collect();
         found.sort_by_key(|(_, order)| std::cmp::Reverse(*order));
         found
@@ -667,7 +676,7 @@ impl Twin {
     }
 
     /// Reads one page; at the end, compares with the tasks that have not changed meanwhile.
-    fn turn_a_page(&mut self, tape: &mut Tape<'_>) {
+    fn read_page(&mut self, tape: &mut Tape<'_>) {
         let mut listing = match self.listing.take() {
             Some(listing) => listing,
             None => self.start_listing(tape),
@@ -706,71 +715,71 @@ impl Twin {
     }
 
     fn store_key(&self, id: &[u8], scope: Scope) -> TaskKey {
-        let known = self.known.iter().find(|known| known.id == id && known.scope == scope);
-        known.expect("only known tasks are listed").key
+        let copy = self.copies.iter().find(|copy| copy.id == id && copy.scope == scope);
+        copy.expect("only known tasks are listed").key
     }
 
     fn list_all(&self, at: usize) {
-        let known = &self.known[at];
+        let copy = &self.copies[at];
         let mut found = Vec::new();
-        let list = List { context_id: Some(raw(&known.context)), ..List::default() };
-        let page = self
-            .store
-            .list(known.scope, &list, 0, &mut |view| found.push(view.id().raw().to_vec()));
+        let list = List { context_id: Some(raw(&copy.context)), ..List::default() };
+        let page =
+            self.store.list(copy.scope, &list, 0, &mut |view| found.push(view.id().raw().to_vec()));
         let page = page.expect("no token");
-        let mut expected: Vec<&Known> = self
-            .known
+        let mut expected: Vec<&TaskCopy> = self
+            .copies
             .iter()
-            .filter(|other| other.scope == known.scope && other.context == known.context)
+            .filter(|other| other.scope == copy.scope && other.context == copy.context)
             .collect();
         expected.sort_by_key(|other| std::cmp::Reverse(other.order));
         assert_eq!(page.total, expected.len() as u64);
-        assert!(expected.iter().take(50).map(|known| &known.id).eq(&found));
+        assert!(expected.iter().take(50).map(|copy| &copy.id).eq(&found));
     }
 
     /// Records the tasks that the store has ended to make room, and removes the evicted ones after
     /// checking the eviction; `current` is the task that needed room.
-    fn forget_gone(&mut self, current: Option<(Scope, &[u8], TaskKey)>) {
-        let (mut kept, gone): (Vec<Known>, Vec<Known>) = std::mem::take(&mut self.known)
-            .into_iter()
-            .partition(|known| self.store.read(known.key, |_| ()).is_some());
+    fn remove_evicted(&mut self, current: Option<(Scope, &[u8], TaskKey)>) {
+        let (mut remaining, evicted): (Vec<TaskCopy>, Vec<TaskCopy>) =
+            std::mem::take(&mut self.copies)
+                .into_iter()
+                .partition(|copy| self.store.read(copy.key, |_| ()).is_some());
         // Its last change had its stamp before the eviction.
-        for known in gone.iter().filter(|known| !known.state.is_terminal()) {
-            assert!(self.may_end(known));
-            self.next_stamp(known.group, self.now.unix_ms);
+        for copy in evicted.iter().filter(|copy| !copy.state.is_terminal()) {
+            assert!(self.may_end(copy));
+            self.next_stamp(copy.group, self.now.unix_ms);
         }
-        for known in &mut kept {
-            let now = self.store.read(known.key, |task| (task.state(), task.seq()));
+        for copy in &mut remaining {
+            let now = self.store.read(copy.key, |task| (task.state(), task.seq()));
             let (state, seq) = now.expect("it was there just now");
-            if state != known.state {
+            if state != copy.state {
                 // A client follows it: it stays until the next eviction.
-                assert_eq!((state, seq), (TaskState::Failed, known.seq + 1));
-                (known.state, known.seq) = (state, seq);
-                let look = self.store.read(known.key, |task| look(task.view()));
-                known.looks.insert(seq, look.expect("it was there just now"));
-                known.order = self.next_stamp(known.group, self.now.unix_ms);
-                known.mono_ms = self.now.mono_ms;
-                self.wake_readers(known.key);
+                assert_eq!((state, seq), (TaskState::Failed, copy.seq + 1));
+                (copy.state, copy.seq) = (state, seq);
+                let look = self.store.read(copy.key, |task| look(task.view()));
+                copy.looks.insert(seq, look.expect("it was there just now"));
+                copy.order = self.next_stamp(copy.group, self.now.unix_ms);
+                copy.mono_ms = self.now.mono_ms;
+                self.wake_readers(copy.key);
             }
         }
-        self.known = kept;
-        for known in gone.iter().filter(|known| known.state.is_terminal()) {
-            let is_expired = self.now.mono_ms - known.mono_ms > self.limits.task_ttl_ms;
-            let same = |k: &&Known| k.group == known.group && k.scope.owner == known.scope.owner;
-            let mut others = self.known.iter().filter(|k| k.state.is_terminal()).filter(same);
-            let is_oldest = !others.any(|k| k.order < known.order);
-            assert!(is_expired || (is_oldest && self.may_go(known)));
+        self.copies = remaining;
+        for copy in evicted.iter().filter(|copy| copy.state.is_terminal()) {
+            let is_expired = self.now.mono_ms - copy.mono_ms > self.limits.task_ttl_ms;
+            let same = |k: &&TaskCopy| k.group == copy.group && k.scope.owner == copy.scope.owner;
+            let mut others = self.copies.iter().filter(|k| k.state.is_terminal()).filter(same);
+            let is_oldest = !others.any(|k| k.order < copy.order);
+            assert!(is_expired || (is_oldest && self.may_be_evicted(copy)));
         }
-        for known in &gone {
+        for copy in &evicted {
             let is_current = |current: &(Scope, &[u8], TaskKey)| {
-                (current.0, current.1) == (known.scope, &known.id[..])
+                (current.0, current.1) == (copy.scope, &copy.id[..])
             };
             let successor = current.filter(is_current).map(|(.., key)| key);
-            let found = self.find(known.scope, &known.id).or(successor);
-            assert_eq!(self.store.find(known.scope, &known.id), found);
-            self.wake_readers(known.key);
+            let found = self.find(copy.scope, &copy.id).or(successor);
+            assert_eq!(self.store.find(copy.scope, &copy.id), found);
+            self.wake_readers(copy.key);
         }
-        self.gone += gone.len() as u64;
+        self.evicted_count += evicted.len() as u64;
     }
 
     /// Asserts that the readers waiting for a task were woken.
@@ -783,11 +792,11 @@ impl Twin {
 
     /// Whether an unfinished task may have been ended: a waiting one, for its owner; or one of an
     /// owner above its share, for another owner.
-    fn may_end(&self, known: &Known) -> bool {
-        let Some((_, asked)) = self.asked else { return true };
-        match asked == known.scope.owner {
-            true => known.state.is_interrupted(),
-            false => self.above.contains(&(known.group, known.scope.owner)),
+    fn may_end(&self, copy: &TaskCopy) -> bool {
+        let Some((_, owner)) = self.requester else { return true };
+        match owner == copy.scope.owner {
+            true => copy.state.is_interrupted(),
+            false => self.above.contains(&(copy.group, copy.scope.owner)),
         }
     }
 
@@ -795,9 +804,9 @@ impl Twin {
     fn above(&self) -> HashSet<(usize, OwnerIndex)> {
         let groups = self.last.len();
         let mut held: HashMap<(usize, OwnerIndex), (usize, usize)> = HashMap::new();
-        for known in &self.known {
-            let sum = held.entry((known.group, known.scope.owner)).or_default();
-            let bytes = self.store.read(known.key, |task| task.heap_bytes()).unwrap_or_default();
+        for copy in &self.copies {
+            let sum = held.entry((copy.group, copy.scope.owner)).or_default();
+            let bytes = self.store.read(copy.key, |task| task.heap_bytes()).unwrap_or_default();
             // Includes the bytes of its scope, as an upper bound.
             *sum = (sum.0 + 1, sum.1 + bytes + SCOPE_BYTES);
         }
@@ -811,42 +820,42 @@ impl Twin {
         };
         let above =
             held.iter().filter(|((group, _), (tasks, bytes))| is_above((*group, *tasks, *bytes)));
-        above.map(|(whose, _)| *whose).collect()
+        above.map(|(holder, _)| *holder).collect()
     }
 
     /// Compares all tasks of the twin with the store.
     fn check(&mut self) {
-        self.forget_gone(None);
-        let ended = self.known.iter().filter(|known| known.state.is_terminal());
-        self.ended = ended.map(|known| known.key).collect();
+        self.remove_evicted(None);
+        let ended = self.copies.iter().filter(|copy| copy.state.is_terminal());
+        self.ended = ended.map(|copy| copy.key).collect();
         self.above = self.above();
         let stats = self.store.stats();
-        assert_eq!(stats.evicted.iter().sum::<u64>(), self.gone);
-        assert_eq!(stats.tasks, self.known.len() as u64);
-        assert!(self.known.len() <= self.limits.tasks_max);
+        assert_eq!(stats.evicted.iter().sum::<u64>(), self.evicted_count);
+        assert_eq!(stats.tasks, self.copies.len() as u64);
+        assert!(self.copies.len() <= self.limits.tasks_max);
         assert!(stats.bytes <= self.limits.store_bytes_max as u64);
-        let held = |known: &Known| self.store.read(known.key, |task| task.heap_bytes() as u64);
-        let tasks: u64 = self.known.iter().filter_map(held).sum();
+        let held = |copy: &TaskCopy| self.store.read(copy.key, |task| task.heap_bytes() as u64);
+        let tasks: u64 = self.copies.iter().filter_map(held).sum();
         // A scope with a name takes bytes of its own in each shard with its tasks.
-        let named = self.known.iter().filter(|known| !known.scope.is_plain());
+        let named = self.copies.iter().filter(|copy| !copy.scope.is_plain());
         let shards = 16 * self.last.len() as u32;
-        let named = named.map(|known| (known.key.position % shards, known.scope.bits()));
+        let named = named.map(|copy| (copy.key.position % shards, copy.scope.bits()));
         let scopes: HashSet<_> = named.collect();
         assert_eq!(stats.bytes, tasks + (scopes.len() * SCOPE_BYTES) as u64);
         for (state, count) in TaskState::ALL.into_iter().zip(stats.by_state) {
-            assert_eq!(count, self.known.iter().filter(|k| k.state == state).count() as u64);
+            assert_eq!(count, self.copies.iter().filter(|k| k.state == state).count() as u64);
         }
-        for known in &self.known {
-            assert_eq!(self.store.find(known.scope, &known.id), Some(known.key));
+        for copy in &self.copies {
+            assert_eq!(self.store.find(copy.scope, &copy.id), Some(copy.key));
             // Another agent's, tenant's or owner's scope does not find the task.
-            let Scope { agent, tenant, owner } = known.scope;
+            let Scope { agent, tenant, owner } = copy.scope;
             for other in [
-                Scope { agent: AgentIndex(7), ..known.scope },
-                Scope { tenant: TenantIndex(7 + tenant.0), ..known.scope },
-                Scope { owner: OwnerIndex(7 + owner.0), ..known.scope },
-                Scope { agent: AgentIndex(agent.0 ^ 1), ..known.scope },
+                Scope { agent: AgentIndex(7), ..copy.scope },
+                Scope { tenant: TenantIndex(7 + tenant.0), ..copy.scope },
+                Scope { owner: OwnerIndex(7 + owner.0), ..copy.scope },
+                Scope { agent: AgentIndex(agent.0 ^ 1), ..copy.scope },
             ] {
-                assert_eq!(self.store.find(other, &known.id), self.find(other, &known.id));
+                assert_eq!(self.store.find(other, &copy.id), self.find(other, &copy.id));
             }
         }
         if self.bits % 16 == 1 {
@@ -860,39 +869,40 @@ impl Twin {
     /// The records rebuild the same tasks.
     fn check_replica(&self) {
         let replica = self.replica.tasks.lock().unwrap();
-        assert_eq!(replica.len(), self.known.len());
-        for known in &self.known {
-            let (scope, task) = &replica[&known.key.handle()];
+        assert_eq!(replica.len(), self.copies.len());
+        for copy in &self.copies {
+            let (scope, task) = &replica[&copy.key.handle()];
             let task = task.task();
-            let (now, seq) = self.store.read(known.key, |t| (look(t.view()), t.seq())).unwrap();
-            assert_eq!((scope, look(task.view()), task.seq()), (&known.scope, now, seq));
-            assert!(task.id() == known.id && task.context_id() == known.context);
+            let (now, seq) = self.store.read(copy.key, |t| (look(t.view()), t.seq())).unwrap();
+            assert_eq!((scope, look(task.view()), task.seq()), (&copy.scope, now, seq));
+            assert!(task.id() == copy.id && task.context_id() == copy.context);
         }
     }
 
     /// Whether a finished task may have been evicted for the owner that needed room: the owner's
     /// own tasks in its worker's shards, unless there are none or others are far older. Tasks of
     /// another owner only if that owner is above its share.
-    fn may_go(&self, gone: &Known) -> bool {
-        let Some((asked, owner)) = self.asked else { return true };
-        if gone.scope.owner != owner {
-            return self.above.contains(&(gone.group, gone.scope.owner));
+    fn may_be_evicted(&self, evicted: &TaskCopy) -> bool {
+        let Some((group, owner)) = self.requester else { return true };
+        if evicted.scope.owner != owner {
+            return self.above.contains(&(evicted.group, evicted.scope.owner));
         }
-        let ended = |known: &&Known| self.ended.contains(&known.key) && known.scope.owner == owner;
-        let mut ended = self.known.iter().filter(ended);
-        if gone.group != asked {
-            let mut own = ended.filter(|known| known.group == asked);
-            return own.all(|own| gone.order.0 + LEAD_MS <= own.order.0);
+        let ended = |copy: &&TaskCopy| self.ended.contains(&copy.key) && copy.scope.owner == owner;
+        let mut ended = self.copies.iter().filter(ended);
+        if evicted.group != group {
+            let mut own = ended.filter(|copy| copy.group == group);
+            return own.all(|own| evicted.order.0 + LEAD_MS <= own.order.0);
         }
         // A large store does not check the others each time.
         self.limits.tasks_max > 12
-            || ended
-                .all(|other| other.group == gone.group || gone.order.0 <= other.order.0 + LEAD_MS)
+            || ended.all(|other| {
+                other.group == evicted.group || evicted.order.0 <= other.order.0 + LEAD_MS
+            })
     }
 
     fn find(&self, scope: Scope, id: &[u8]) -> Option<TaskKey> {
-        let mut found = self.known.iter().filter(|known| known.scope == scope && known.id == id);
-        found.next().map(|known| known.key)
+        let mut found = self.copies.iter().filter(|copy| copy.scope == scope && copy.id == id);
+        found.next().map(|copy| copy.key)
     }
 }
 
@@ -903,8 +913,8 @@ mod with_seeds {
         #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_store_is_its_naive_twin(bytes in prop::collection::vec(any::<u8>(), 8..1500)) {
-            super::the_store_is_its_naive_twin(&bytes);
+        fn store_matches_the_naive_twin(bytes in prop::collection::vec(any::<u8>(), 8..1500)) {
+            super::store_matches_the_naive_twin(&bytes);
         }
     }
 }

@@ -30,20 +30,20 @@ const NOW: Now = Now { mono_ms: 0, unix_ms: 1_000 };
 
 /// The content of an artifact or a chunk: its id, its other fields except parts, and its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Said {
+struct ArtifactContent {
     id: Vec<u8>,
     fields: Vec<(u8, Vec<u8>)>,
     parts: Vec<Vec<u8>>,
 }
 
-impl Said {
-    fn of(artifact: Artifact<'_>) -> Said {
+impl ArtifactContent {
+    fn of(artifact: Artifact<'_>) -> ArtifactContent {
         let id = artifact.artifact_id().raw().to_vec();
         let is_other = |tag| ![artifact_tag::ARTIFACT_ID, artifact_tag::PART].contains(&tag);
         let fields = artifact.fields().filter(|(tag, _)| is_other(*tag));
         let fields = fields.map(|(tag, bytes)| (tag, bytes.to_vec())).collect();
         let parts = artifact.parts().map(|part| part.packed().to_vec()).collect();
-        Said { id, fields, parts }
+        ArtifactContent { id, fields, parts }
     }
 }
 
@@ -51,7 +51,7 @@ impl Said {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
     Status { state: TaskState, message: Option<Vec<u8>>, metadata: bool },
-    Artifact { said: Said, append: bool, last_chunk: bool, metadata: bool },
+    Artifact { content: ArtifactContent, append: bool, last_chunk: bool, metadata: bool },
 }
 
 impl Event {
@@ -63,8 +63,8 @@ impl Event {
                 Event::Status { state, message, metadata: metadata.is_some() }
             }
             TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-                let (said, metadata) = (Said::of(artifact), metadata.is_some());
-                Event::Artifact { said, append, last_chunk, metadata }
+                let (content, metadata) = (ArtifactContent::of(artifact), metadata.is_some());
+                Event::Artifact { content, append, last_chunk, metadata }
             }
         }
     }
@@ -76,7 +76,7 @@ struct Look {
     state: u8,
     message: Option<Vec<u8>>,
     history: Vec<Vec<u8>>,
-    artifacts: Vec<(u32, Said)>,
+    artifacts: Vec<(u32, ArtifactContent)>,
 }
 
 impl Look {
@@ -84,7 +84,7 @@ impl Look {
         let status = view.status();
         let artifacts = view.artifacts().map(|artifact| {
             let parts = artifact.parts().map(|part| part.packed().to_vec()).collect();
-            (artifact.index(), Said { parts, ..Said::of(artifact.head()) })
+            (artifact.index(), ArtifactContent { parts, ..ArtifactContent::of(artifact.head()) })
         });
         Look {
             state: status.state as u8,
@@ -100,7 +100,7 @@ impl Look {
 struct Plain {
     look: Look,
     /// All messages that are not dropped yet, including that of the status.
-    said: Vec<Vec<u8>>,
+    messages: Vec<Vec<u8>>,
     /// The index of the status message among these.
     status: Option<usize>,
     /// Each event with the number of its artifact; the first has the sequence number 1.
@@ -122,28 +122,28 @@ impl Plain {
     }
 
     fn trim(&mut self) {
-        if self.said.len() > self.history_max {
+        if self.messages.len() > self.history_max {
             let oldest = usize::from(self.status == Some(0));
-            if oldest < self.said.len() {
-                self.said.remove(oldest);
+            if oldest < self.messages.len() {
+                self.messages.remove(oldest);
                 self.status = self.status.map(|at| at - usize::from(at > oldest));
             }
         }
-        let history = self.said.iter().enumerate().filter(|(at, _)| Some(*at) != self.status);
+        let history = self.messages.iter().enumerate().filter(|(at, _)| Some(*at) != self.status);
         self.look.history = history.map(|(_, message)| message.clone()).collect();
         self.looks.insert(self.seq(), self.look.clone());
     }
 
-    fn hear(&mut self, message: &[u8]) {
-        self.said.push(message.to_vec());
+    fn push_message(&mut self, message: &[u8]) {
+        self.messages.push(message.to_vec());
         self.trim();
     }
 
     /// True if it is an artifact beyond the limit.
     fn is_too_much(&self, event: &Event) -> bool {
-        let Event::Artifact { said, .. } = event else { return false };
+        let Event::Artifact { content, .. } = event else { return false };
         let artifacts = &self.look.artifacts;
-        artifacts.len() >= self.artifacts_max && !artifacts.iter().any(|(_, a)| a.id == said.id)
+        artifacts.len() >= self.artifacts_max && !artifacts.iter().any(|(_, a)| a.id == content.id)
     }
 
     fn apply(&mut self, event: &Event) {
@@ -152,24 +152,24 @@ impl Plain {
             Event::Status { state, message, .. } => {
                 self.look.state = *state as u8;
                 self.look.message = message.clone();
-                self.status = message.is_some().then_some(self.said.len());
-                self.said.extend(message.clone());
+                self.status = message.is_some().then_some(self.messages.len());
+                self.messages.extend(message.clone());
             }
-            Event::Artifact { said, append, .. } => {
+            Event::Artifact { content, append, .. } => {
                 let artifacts = &mut self.look.artifacts;
-                let at = artifacts.iter().position(|(_, known)| known.id == said.id);
+                let at = artifacts.iter().position(|(_, existing)| existing.id == content.id);
                 match at {
                     Some(at) if *append => {
                         index = artifacts[at].0;
-                        artifacts[at].1.parts.extend(said.parts.iter().cloned());
+                        artifacts[at].1.parts.extend(content.parts.iter().cloned());
                     }
                     Some(at) => {
                         index = artifacts.remove(at).0;
-                        artifacts.push((index, said.clone()));
+                        artifacts.push((index, content.clone()));
                     }
                     None => {
                         index = artifacts.len() as u32;
-                        artifacts.push((index, said.clone()));
+                        artifacts.push((index, content.clone()));
                     }
                 }
             }
@@ -256,13 +256,14 @@ fn artifact(tape: &mut Tape<'_>, number: &mut usize) -> Vec<u8> {
 impl Published {
     fn push(&mut self, tape: &mut Tape<'_>, number: &mut usize) {
         let metadata = (tape.next(12) == 0).then(|| JsonObject::parse(r#"{"k":1}"#).unwrap());
-        let (said, packed);
+        let (message_buf, packed);
         let event = match tape.next(16) {
             0 | 1 => {
                 *number += 1;
-                said = MessageBuf::agent(&PartsBuf::new().text("said")).id(&number.to_string());
+                message_buf =
+                    MessageBuf::agent(&PartsBuf::new().text("said")).id(&number.to_string());
                 let state = [TaskState::Working, TaskState::InputRequired][tape.next(2)];
-                let message = (tape.next(2) == 0).then(|| said.view());
+                let message = (tape.next(2) == 0).then(|| message_buf.view());
                 TaskEvent::Status { state, at_ms: 7, message, metadata }
             }
             2 if tape.next(6) == 0 => {
@@ -284,15 +285,15 @@ impl Published {
         let head = ArtifactBuf::new(id, &PartsBuf::new());
         self.events.push_repeat(&head);
         let parts = first.parts().map(|part| part.packed().to_vec()).collect();
-        let said = Said { parts, ..Said::of(head.view()) };
+        let content = ArtifactContent { parts, ..ArtifactContent::of(head.view()) };
         let (append, last_chunk, metadata) = (false, true, false);
-        self.plain.push(Event::Artifact { said, append, last_chunk, metadata });
+        self.plain.push(Event::Artifact { content, append, last_chunk, metadata });
     }
 
     /// Asserts that it reads as the plain list.
     fn check(&self, first: Option<Message<'_>>) {
-        let said: Vec<Event> = self.events.iter(first).map(|event| Event::of(&event)).collect();
-        assert_eq!(said, self.plain);
+        let events: Vec<Event> = self.events.iter(first).map(|event| Event::of(&event)).collect();
+        assert_eq!(events, self.plain);
         assert_eq!(self.events.len(), self.plain.len());
     }
 }
@@ -301,7 +302,7 @@ impl Published {
 #[derive(Default)]
 struct Reader {
     seq: u64,
-    place: ReplayPosition,
+    position: ReplayPosition,
 }
 
 impl Reader {
@@ -311,7 +312,7 @@ impl Reader {
             self.seq = task.seq();
         }
         let (mut seen, mut at) = (0, self.seq);
-        let given = task.replay(self.seq, &mut self.place, |replayed| {
+        let seq = task.replay(self.seq, &mut self.position, |replayed| {
             let (event, index) = &plain.events[at as usize];
             (at, seen) = (at + 1, seen + 1);
             assert_eq!((replayed.seq, &Event::of(&replayed.event)), (at, event));
@@ -320,14 +321,14 @@ impl Reader {
             }
             seen < most
         });
-        assert_eq!(given, at);
+        assert_eq!(seq, at);
         assert!(seen == most || at == task.seq());
-        self.seq = given;
+        self.seq = seq;
     }
 }
 
 /// Runs the steps encoded in `bytes`.
-fn a_task_is_its_plain_list(bytes: &[u8]) {
+fn task_matches_its_plain_list(bytes: &[u8]) {
     let mut tape = Tape(bytes);
     let limits = Limits {
         task_bytes_max: [2_000, 8_000, 1 << 20][tape.next(3)],
@@ -354,12 +355,12 @@ fn a_task_is_its_plain_list(bytes: &[u8]) {
     let count = 1 + tape.next(2);
     let first = MessageBuf::agent(&parts(&mut tape, count, &mut number)).id("first");
     let mut published = Published::default();
-    let (before, repeats, behind) = (tape.next(3), tape.next(4), tape.next(6));
+    let (before, repeats, after) = (tape.next(3), tape.next(4), tape.next(6));
     (0..before).for_each(|_| published.push(&mut tape, &mut number));
     for id in ["a", "b"].iter().take(repeats.saturating_sub(1)) {
         published.push_repeat(id, first.view());
     }
-    (0..behind).for_each(|_| published.push(&mut tape, &mut number));
+    (0..after).for_each(|_| published.push(&mut tape, &mut number));
     published.check(Some(first.view()));
     let new = NewTask {
         scope: Scope::of(AgentIndex(0)),
@@ -378,7 +379,7 @@ fn a_task_is_its_plain_list(bytes: &[u8]) {
         return;
     }
     drop(reserved);
-    plain.hear(first.view().packed());
+    plain.push_message(first.view().packed());
     let submitted = Event::Status { state: TaskState::Submitted, message: None, metadata: false };
     plain.apply(&submitted);
     let (state, seq) = store.read(key, |task| (task.state(), task.seq())).unwrap();
@@ -386,8 +387,8 @@ fn a_task_is_its_plain_list(bytes: &[u8]) {
     let mut readers: Vec<Reader> = Vec::new();
     while !tape.0.is_empty() {
         match tape.next(8) {
-            0 => hear(&store, key, &mut plain, &mut number),
-            1 => readers.push(Reader { seq: plain.seq() / 2, place: ReplayPosition::default() }),
+            0 => send_message(&store, key, &mut plain, &mut number),
+            1 => readers.push(Reader { seq: plain.seq() / 2, position: ReplayPosition::default() }),
             _ => publish(&store, key, &mut plain, &mut tape, &mut number),
         }
         let (every, most) = (1 + tape.next(5) as u64, [1, 3, 1_000][tape.next(3)]);
@@ -414,19 +415,20 @@ fn follow_list(plain: &mut Plain, list: &[Event], seq: u64, is_failed: bool) {
         // A refusal has a reason.
         assert!(plain.is_too_much(refused) || plain.bytes_max < 1 << 20);
         let text = "the task has reached a limit (task_bytes_max or artifacts_max) and was ended";
-        let said = MessageBuf::agent(&PartsBuf::new().text(text));
-        let message = Some(said.id("limit-reached").view().packed().to_vec());
+        let message_buf = MessageBuf::agent(&PartsBuf::new().text(text));
+        let message = Some(message_buf.id("limit-reached").view().packed().to_vec());
         plain.apply(&Event::Status { state: TaskState::Failed, message, metadata: false });
     }
     assert!(plain.is_terminal() || applied == list.len());
 }
 
-fn hear(store: &Store, key: TaskKey, plain: &mut Plain, number: &mut usize) {
+fn send_message(store: &Store, key: TaskKey, plain: &mut Plain, number: &mut usize) {
     *number += 1;
-    let said = MessageBuf::agent(&PartsBuf::new().text("hm")).id(&number.to_string());
-    let heard = store.update(key, NOW, |edit| edit.user_message(said.view(), None)).unwrap();
-    match heard {
-        Ok(()) => plain.hear(said.view().packed()),
+    let message_buf = MessageBuf::agent(&PartsBuf::new().text("hm")).id(&number.to_string());
+    let result =
+        store.update(key, NOW, |edit| edit.user_message(message_buf.view(), None)).unwrap();
+    match result {
+        Ok(()) => plain.push_message(message_buf.view().packed()),
         Err(Refused::Terminal) => assert!(plain.is_terminal()),
         Err(refused) => assert_eq!(refused, Refused::TooLarge),
     }
@@ -463,7 +465,7 @@ fn check(task: &Task, plain: &Plain, every: u64) {
     let some = [oldest, oldest + every, (oldest + newest) / 2, newest.saturating_sub(every)];
     for seq in some.into_iter().filter(|seq| (oldest..=newest).contains(seq)) {
         assert_eq!(Look::of(task.view_at(seq)), plain.looks[&seq], "at {seq}");
-        Reader { seq, place: ReplayPosition::default() }.read(task, plain, 1_000_000);
+        Reader { seq, position: ReplayPosition::default() }.read(task, plain, 1_000_000);
         // A copy of an earlier state continues independently of the original.
         let mut copy = TaskBuf::of(task.view_at(seq));
         assert_eq!(Look::of(copy.view()), plain.looks[&seq]);
@@ -484,6 +486,6 @@ proptest! {
 
     #[test]
     fn task_log_matches_a_plain_list(bytes in prop::collection::vec(any::<u8>(), 8..700)) {
-        a_task_is_its_plain_list(&bytes);
+        task_matches_its_plain_list(&bytes);
     }
 }

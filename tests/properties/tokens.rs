@@ -21,14 +21,14 @@ fn verify(token: &[u8], keys: &TokenKeys) -> Result<VerifiedToken, TokenRefusal>
 }
 
 /// Bytes are accepted exactly if they are a token that the issuer has signed.
-pub fn only_what_was_signed_is_let_in(bytes: &[u8]) {
+pub fn only_signed_tokens_are_accepted(bytes: &[u8]) {
     let is_signed = TOKENS.lines().any(|token| token.as_bytes() == bytes);
     assert_eq!(verify(bytes, &KEYS).is_ok(), is_signed);
 }
 
 /// A document gives at most a hundred keys, the same ones each time, and debug output hides them;
 /// keys of another issuer's document verify no token unless they are the issuer's own keys.
-pub fn a_document_gives_the_same_keys_each_time(bytes: &[u8]) {
+pub fn jwks_document_reads_the_same_each_time(bytes: &[u8]) {
     let set = TokenKeys::read_set(bytes);
     assert_eq!(set, TokenKeys::read_set(bytes));
     let keys = TokenKeys::read(bytes);
@@ -63,7 +63,7 @@ pub fn a_document_gives_the_same_keys_each_time(bytes: &[u8]) {
 fn token_with_one_flipped_bit_is_rejected() {
     assert_eq!(TOKENS.lines().count(), 13);
     for token in TOKENS.lines() {
-        only_what_was_signed_is_let_in(token.as_bytes());
+        only_signed_tokens_are_accepted(token.as_bytes());
         assert!(verify(token.as_bytes(), &KEYS).is_ok());
         let is_slow = UnverifiedToken::read(token.as_bytes()).unwrap().kid() == Some("p521");
         let mut bytes = token.as_bytes().to_vec();
@@ -86,7 +86,7 @@ fn mixed_parts_of_several_tokens_are_rejected() {
         for claims in &parts {
             for signature in &parts {
                 let token = [header[0], claims[1], signature[2]].join(".");
-                only_what_was_signed_is_let_in(token.as_bytes());
+                only_signed_tokens_are_accepted(token.as_bytes());
             }
         }
     }

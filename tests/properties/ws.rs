@@ -40,16 +40,16 @@ pub fn read(bytes: &[u8], rules: &ReaderRules, piece: &mut dyn FnMut() -> usize)
 
 /// Whole, byte by byte, and in pieces of sizes that the first byte selects, the same bytes give the
 /// same messages and the same error; only violations of a rule are errors.
-pub fn cuts_change_nothing(bytes: &[u8]) {
-    cuts_change_nothing_by(bytes, &RULES);
+pub fn server_reads_frames_the_same_however_cut(bytes: &[u8]) {
+    frames_read_the_same_however_cut(bytes, &RULES);
 }
 
 /// The same for a server's frames, as a client reads them.
-pub fn cuts_change_nothing_for_a_client(bytes: &[u8]) {
-    cuts_change_nothing_by(bytes, &ReaderRules { masked: false, ..RULES });
+pub fn client_reads_frames_the_same_however_cut(bytes: &[u8]) {
+    frames_read_the_same_however_cut(bytes, &ReaderRules { masked: false, ..RULES });
 }
 
-fn cuts_change_nothing_by(bytes: &[u8], rules: &ReaderRules) {
+fn frames_read_the_same_however_cut(bytes: &[u8], rules: &ReaderRules) {
     let Some((seed, bytes)) = bytes.split_first() else { return };
     let whole = read(bytes, rules, &mut || usize::MAX);
     assert_eq!(read(bytes, rules, &mut || 1), whole, "byte by byte");

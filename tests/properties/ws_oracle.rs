@@ -102,27 +102,27 @@ fn sketches() -> impl Strategy<Value = Vec<Sketch>> {
 
 /// A2A messages, some of which wait, in one frame or several.
 fn calls() -> impl Strategy<Value = Vec<Sketch>> {
-    let said = |method: &str, text: &str| {
+    let send_call = |method: &str, text: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}}}}}"#
         )
     };
-    let named = |method: &str, more: &str| {
+    let task_call = |method: &str, more: &str| {
         let task = str::from_utf8(conn::TASK).unwrap();
         format!(
             r#"{{"jsonrpc":"2.0","id":"é","method":"{method}","params":{{"id":"{task}"{more}}}}}"#
         )
     };
     let call = prop::sample::select(vec![
-        said("SendMessage", "hi"),
-        said("SendMessage", "hold:7000:1"),
-        said("SendMessage", "ping"),
-        said("SendStreamingMessage", "stream:6"),
-        said("SendStreamingMessage", "hold:12000:3"),
-        named("GetTask", ""),
-        named("CancelTask", ""),
-        named("SubscribeToTask", r#","lastEventId":1"#),
-        format!("[{},{}]", said("SendMessage", "hold:3000:1"), named("GetTask", "")),
+        send_call("SendMessage", "hi"),
+        send_call("SendMessage", "hold:7000:1"),
+        send_call("SendMessage", "ping"),
+        send_call("SendStreamingMessage", "stream:6"),
+        send_call("SendStreamingMessage", "hold:12000:3"),
+        task_call("GetTask", ""),
+        task_call("CancelTask", ""),
+        task_call("SubscribeToTask", r#","lastEventId":1"#),
+        format!("[{},{}]", send_call("SendMessage", "hold:3000:1"), task_call("GetTask", "")),
         "{".to_owned(),
     ]);
     let sketch = |fin, opcode, payload: &[u8]| Sketch {
@@ -242,17 +242,17 @@ proptest! {
         }
         let mut bytes = [&[seed][..], &bytes_of(&sketches)].concat();
         bytes.truncate(bytes.len() - usize::from(cut) % bytes.len());
-        ws::cuts_change_nothing(&bytes);
+        ws::server_reads_frames_the_same_however_cut(&bytes);
         for sketch in &mut sketches {
             sketch.mask = None;
         }
-        ws::cuts_change_nothing_for_a_client(&[&[seed][..], &bytes_of(&sketches)].concat());
+        ws::client_reads_frames_the_same_however_cut(&[&[seed][..], &bytes_of(&sketches)].concat());
     }
 
     #[test]
     fn any_bytes_read_the_same_however_they_are_cut(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        ws::cuts_change_nothing(&bytes);
-        ws::cuts_change_nothing_for_a_client(&bytes);
+        ws::server_reads_frames_the_same_however_cut(&bytes);
+        ws::client_reads_frames_the_same_however_cut(&bytes);
     }
 
     /// Our server and tungstenite read our client's frames alike.
@@ -273,9 +273,9 @@ proptest! {
                 true => Message::text(String::from_utf8(payload).unwrap()),
                 false => Message::binary(payload),
             });
-            let taken_back = client::begin(&mut out);
+            let canceled = client::begin(&mut out);
             out.push(b'y');
-            client::cancel(&mut out, taken_back);
+            client::cancel(&mut out, canceled);
         }
         client::control(&mut out, OpCode::Ping, &ping, [1, 2, 3, 4]);
         expected.push(Message::Ping(ping[..ping.len().min(125)].to_vec().into()));
@@ -383,9 +383,9 @@ proptest! {
                 true => Message::text(String::from_utf8(payload).unwrap()),
                 false => Message::binary(payload),
             });
-            let taken_back = peregrine::ws::begin(&mut out);
+            let canceled = peregrine::ws::begin(&mut out);
             out.push(b'y');
-            peregrine::ws::cancel(&mut out, taken_back);
+            peregrine::ws::cancel(&mut out, canceled);
         }
         peregrine::ws::control(&mut out, OpCode::Ping, &ping);
         expected.push(Message::Ping(ping[..ping.len().min(125)].to_vec().into()));
@@ -409,7 +409,7 @@ proptest! {
     #[test]
     fn upgraded_connection_reads_the_same_however_cut(seed in any::<u8>(), calls in calls(), end in sketch()) {
         let bytes = [&[seed][..], &bytes_of(&calls), &end.bytes()].concat();
-        conn::cuts_of_a_socket_change_nothing(&bytes);
+        conn::websocket_output_is_the_same_however_cut(&bytes);
     }
 }
 

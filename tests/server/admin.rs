@@ -17,7 +17,7 @@ use peregrine::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{Say, V1, post, rpc, say},
+    ask::{OutgoingMessage, V1, post, rpc, say},
     binary::{Binary, PATH, Tcp},
     callers::ByName,
     reply::Reply,
@@ -39,7 +39,7 @@ fn start(server: Server) -> (Running, SocketAddr) {
 }
 
 /// A request to the listener, with more fields, each with its end of line.
-fn ask(admin: SocketAddr, line: &str, fields: &str, body: &str) -> Reply {
+fn request(admin: SocketAddr, line: &str, fields: &str, body: &str) -> Reply {
     let mut tcp = Tcp::to(admin);
     let length = body.len();
     let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
@@ -51,7 +51,7 @@ fn ask(admin: SocketAddr, line: &str, fields: &str, body: &str) -> Reply {
 fn send(agents: SocketAddr, caller: &str, text: &str) -> String {
     static SENT: AtomicUsize = AtomicUsize::new(0);
     let id = format!("m-{}", SENT.fetch_add(1, Relaxed));
-    let mut params = V1.params(Say { id: &id, ..say(text) });
+    let mut params = V1.params(OutgoingMessage { id: &id, ..say(text) });
     params["configuration"]["returnImmediately"] = json!(true);
     let bearer = format!("Bearer {caller} a2a:send,a2a:read");
     let fields = if caller.is_empty() { vec![] } else { vec![("Authorization", &*bearer)] };
@@ -73,18 +73,18 @@ fn an_exposed_admin_needs_the_admin_scope() {
     let callers = Arc::new(ByName::default());
     let (running, admin) = start(server().authenticator(callers).admin("0.0.0.0:0"));
     for operation in OPERATIONS {
-        let none = ask(admin, operation, "", "");
+        let none = request(admin, operation, "", "");
         assert_eq!(none.status, 401, "{operation}");
         assert!(none.field("www-authenticate").is_some(), "{operation}");
-        let wrong = ask(admin, operation, "Authorization: Bearer wrong\r\n", "");
+        let wrong = request(admin, operation, "Authorization: Bearer wrong\r\n", "");
         assert_eq!(wrong.status, 401, "{operation}");
         let other = "Authorization: Bearer eve a2a:read,a2a:send,a2a:cancel\r\n";
-        assert_eq!(ask(admin, operation, other, "").status, 403, "{operation}");
-        let status = ask(admin, operation, ADMIN, "").status;
+        assert_eq!(request(admin, operation, other, "").status, 403, "{operation}");
+        let status = request(admin, operation, ADMIN, "").status;
         assert!(matches!(status, 200 | 404), "{operation} {status}");
     }
     for path in ["/healthz", "/readyz", "/metrics"] {
-        assert_eq!(ask(admin, &format!("GET {path}"), "", "").status, 200, "{path}");
+        assert_eq!(request(admin, &format!("GET {path}"), "", "").status, 200, "{path}");
     }
     running.shutdown();
     running.join();
@@ -94,11 +94,11 @@ fn an_exposed_admin_needs_the_admin_scope() {
 fn exposed_admin_without_authentication_serves_only_pages() {
     let (running, admin) = start(server().admin("0.0.0.0:0"));
     for operation in OPERATIONS {
-        let refused = ask(admin, operation, ADMIN, "");
+        let refused = request(admin, operation, ADMIN, "");
         assert_eq!(refused.status, 403, "{operation}");
         assert!(refused.text().contains("a2a:admin"), "{}", refused.text());
     }
-    assert_eq!(ask(admin, "GET /metrics", "", "").status, 200);
+    assert_eq!(request(admin, "GET /metrics", "", "").status, 200);
     running.shutdown();
     running.join();
 }
@@ -107,12 +107,12 @@ fn exposed_admin_without_authentication_serves_only_pages() {
 fn loopback_admin_skips_credentials_and_rejects_web_pages() {
     let callers = Arc::new(ByName::default());
     let (running, admin) = start(server().authenticator(callers).admin("127.0.0.1:0"));
-    assert_eq!(ask(admin, "GET /tasks", "", "").status, 200);
-    assert_eq!(ask(admin, "GET /tasks", "Authorization: Bearer wrong\r\n", "").status, 200);
+    assert_eq!(request(admin, "GET /tasks", "", "").status, 200);
+    assert_eq!(request(admin, "GET /tasks", "Authorization: Bearer wrong\r\n", "").status, 200);
     for operation in ["POST /tasks/x/cancel", "POST /tasks/x/fail"] {
-        assert_eq!(ask(admin, operation, "", "").status, 404);
+        assert_eq!(request(admin, operation, "", "").status, 404);
         for field in ["Origin: https://evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
-            assert_eq!(ask(admin, operation, field, "").status, 403, "{operation} {field}");
+            assert_eq!(request(admin, operation, field, "").status, 403, "{operation} {field}");
         }
     }
     let mut tcp = Tcp::to(running.addrs()[0]);
@@ -155,7 +155,7 @@ fn tasks_of_all_callers_are_listed_in_pages() {
     let (running, admin) = start(server.authenticator(callers).admin("127.0.0.1:0"));
     let agents = running.addrs()[0];
     let list = |query: &str| {
-        let reply = ask(admin, &format!("GET /tasks{query}"), "", "");
+        let reply = request(admin, &format!("GET /tasks{query}"), "", "");
         assert_eq!(reply.status, 200, "{}", reply.text());
         assert!(!reply.text().contains("hush"), "{}", reply.text());
         reply.json()
@@ -195,10 +195,10 @@ fn tasks_of_all_callers_are_listed_in_pages() {
         (&json!(0), &json!(0))
     );
     for query in ["?state=running", "?agent=none", "?pageToken=7", "?page=1", "?state=%zz"] {
-        let refused = ask(admin, &format!("GET /tasks{query}"), "", "");
+        let refused = request(admin, &format!("GET /tasks{query}"), "", "");
         assert!(refused.status == 400 && refused.json()["error"].is_string(), "{query}");
     }
-    let error = ask(admin, "GET /tasks?state=running", "", "").json()["error"].clone();
+    let error = request(admin, "GET /tasks?state=running", "", "").json()["error"].clone();
     assert!(error.as_str().unwrap().contains("working, completed"), "{error}");
     running.shutdown();
     running.join();
@@ -214,25 +214,25 @@ fn task_failed_by_operator_ends_its_stream() {
     let body = rpc(V1.stream(), &V1.params(say("hold:600000:1")));
     stream.write(&post("/", &alice, &body));
     stream.read_until("SUBMITTED");
-    let page = ask(admin, "GET /tasks?state=submitted", "", "").json();
+    let page = request(admin, "GET /tasks?state=submitted", "", "").json();
     let id = ids(&page).remove(0);
     let path = format!("POST /tasks/{id}/fail");
     for body in ["reason", "[]", r#"{"reason":7}"#, r#"{"why":"x"}"#] {
-        assert_eq!(ask(admin, &path, "", body).status, 400, "{body}");
+        assert_eq!(request(admin, &path, "", body).status, 400, "{body}");
     }
     let long = json!({ "reason": "x".repeat(8_193) }).to_string();
-    assert!(ask(admin, &path, "", &long).text().contains("8192"));
-    let failed = ask(admin, &path, "", &json!({ "reason": "it ran \"wild\"" }).to_string());
+    assert!(request(admin, &path, "", &long).text().contains("8192"));
+    let failed = request(admin, &path, "", &json!({ "reason": "it ran \"wild\"" }).to_string());
     assert_eq!((failed.status, failed.json()), (200, json!({ "id": id, "state": "failed" })));
     stream.read_until("TASK_STATE_FAILED");
     stream.read_until(r#"it ran \"wild\""#);
     stream.read_until("\r\n0\r\n\r\n");
-    let again = ask(admin, &path, "", "");
+    let again = request(admin, &path, "", "");
     assert_eq!(again.status, 409, "{}", again.text());
-    assert_eq!(ask(admin, &format!("POST /tasks/{id}/cancel"), "", "").status, 409);
+    assert_eq!(request(admin, &format!("POST /tasks/{id}/cancel"), "", "").status, 409);
     // Without a reason the task still gets a status message.
     let id = send(agents, "bob", "hold:600000:1");
-    assert_eq!(ask(admin, &format!("POST /tasks/{id}/fail"), "", "").status, 200);
+    assert_eq!(request(admin, &format!("POST /tasks/{id}/fail"), "", "").status, 200);
     let bob = [("Authorization", "Bearer bob a2a:send,a2a:read")];
     let mut tcp = Tcp::to(agents);
     tcp.write(&post("/", &bob, &rpc(V1.get(), &json!({ "id": id }))));
@@ -256,8 +256,11 @@ fn operator_cancel_is_decided_by_the_agent() {
     };
     for (decision, after) in [(true, "TASK_STATE_CANCELED"), (false, "TASK_STATE_SUBMITTED")] {
         let id = send(agents, "", "hold");
-        let asked = ask(admin, &format!("POST /tasks/{id}/cancel"), "", "");
-        assert_eq!((asked.status, asked.json()), (202, json!({ "id": id, "state": "submitted" })));
+        let canceling = request(admin, &format!("POST /tasks/{id}/cancel"), "", "");
+        assert_eq!(
+            (canceling.status, canceling.json()),
+            (202, json!({ "id": id, "state": "submitted" }))
+        );
         // The operator has disconnected; the decision still counts.
         let deferred = slow.0.lock().unwrap().pop().unwrap();
         assert!(!deferred.is_caller_gone());
@@ -285,15 +288,15 @@ fn operator_cancel_of_ambiguous_task_id_needs_an_owner() {
         stream.write(&post("/", &[("Authorization", &bearer)], &body));
         stream.read_until("submitted");
     }
-    let page = ask(admin, "GET /tasks", "", "").json();
+    let page = request(admin, "GET /tasks", "", "").json();
     assert_eq!(ids(&page), ["mine/1", "mine/1"]);
-    assert_eq!(ask(admin, "POST /tasks/cancel?id=mine/1", "", "").status, 409);
-    assert_eq!(ask(admin, "POST /tasks/cancel", "", "").status, 400);
-    assert_eq!(ask(admin, "POST /tasks/a/cancel?id=a", "", "").status, 400);
-    let one = ask(admin, "POST /tasks/cancel?id=mine/1&owner=alice", "", "");
+    assert_eq!(request(admin, "POST /tasks/cancel?id=mine/1", "", "").status, 409);
+    assert_eq!(request(admin, "POST /tasks/cancel", "", "").status, 400);
+    assert_eq!(request(admin, "POST /tasks/a/cancel?id=a", "", "").status, 400);
+    let one = request(admin, "POST /tasks/cancel?id=mine/1&owner=alice", "", "");
     assert_eq!((one.status, one.json()["state"].as_str()), (200, Some("canceled")));
-    let left = ask(admin, "GET /tasks?state=submitted", "", "").json();
-    assert_eq!(left["totalSize"], 1);
+    let remaining = request(admin, "GET /tasks?state=submitted", "", "").json();
+    assert_eq!(remaining["totalSize"], 1);
     running.shutdown();
     running.join();
 }

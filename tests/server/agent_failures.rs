@@ -16,7 +16,7 @@ use peregrine::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{Say, V1, post, rpc, say, text_of},
+    ask::{OutgoingMessage, V1, post, rpc, say, text_of},
     binary::{PATIENCE, Tcp},
 };
 
@@ -93,25 +93,25 @@ async fn tokio_yield() {
 }
 
 fn server() -> (Server, Receiver<AgentFailure>) {
-    let (tell, told) = channel();
+    let (sender, failures) = channel();
     let server = Server::new()
         .agent(Profile::new("fragile", "Panics."), Fragile)
         .agent(Profile::new("blocking", "Counts."), net::blocking_agent(counted))
         .agent(Profile::new("async", "Counts."), net::async_agent(counted_later))
         .agent(Profile::new("canceled", "Waits."), net::async_agent(canceled_first))
-        .on_agent_failure(move |failure| tell.send(failure.clone()).unwrap());
-    (server.allow_host("*").listen("127.0.0.1:0").workers(1), told)
+        .on_agent_failure(move |failure| sender.send(failure.clone()).unwrap());
+    (server.allow_host("*").listen("127.0.0.1:0").workers(1), failures)
 }
 
 /// Calls an agent; returns the answer.
-fn ask(running: &Running, agent: &str, method: &str, params: &Value) -> Value {
+fn call(running: &Running, agent: &str, method: &str, params: &Value) -> Value {
     let mut line = Tcp::to(running.addrs()[0]);
     line.write(&post(&format!("/agents/{agent}"), &[], &rpc(method, params)));
     line.reply().json()
 }
 
 fn send(running: &Running, agent: &str, text: &str) -> Value {
-    ask(running, agent, V1.send(), &V1.params(say(text)))
+    call(running, agent, V1.send(), &V1.params(say(text)))
 }
 
 /// The text with which a task or a call has failed.
@@ -128,12 +128,12 @@ fn failed(answer: &Value) -> String {
 
 /// Asserts that the client gets a text, once verbatim and once by its reference, and that the
 /// operator gets it too.
-fn is_told(text: &str, agent: &str, is_panic: bool, ask: impl Fn(&Running) -> Value) {
+fn assert_reported(text: &str, agent: &str, is_panic: bool, provoke: impl Fn(&Running) -> Value) {
     for shows in [true, false] {
-        let (server, told) = server();
+        let (server, failures) = server();
         let running = server.show_errors(shows).start().unwrap();
-        let shown = failed(&ask(&running));
-        let failure = told.recv_timeout(PATIENCE).unwrap();
+        let shown = failed(&provoke(&running));
+        let failure = failures.recv_timeout(PATIENCE).unwrap();
         let AgentFailure { text: own, reference, .. } = &failure;
         assert_eq!((failure.agent.as_str(), own.as_str()), (agent, text), "{failure:?}");
         assert_eq!(failure.is_panic, is_panic, "{failure:?}");
@@ -144,32 +144,32 @@ fn is_told(text: &str, agent: &str, is_panic: bool, ask: impl Fn(&Running) -> Va
         assert!(shown.ends_with(&expected), "{shown} is not {expected}");
         // The server still answers.
         assert_eq!(text_of(&send(&running, "fragile", "on")["result"]["message"]), "fine");
-        assert!(told.try_recv().is_err());
+        assert!(failures.try_recv().is_err());
     }
 }
 
 #[test]
 fn panic_fails_the_task_and_reports_its_text() {
-    for (ask, text) in
+    for (message, text) in
         [("start", "no start: 2"), ("published", "too late"), ("resume", "no resume")]
     {
-        is_told(text, "fragile", true, |running| send(running, "fragile", ask));
+        assert_reported(text, "fragile", true, |running| send(running, "fragile", message));
     }
     for agent in ["blocking", "async"] {
-        is_told("told to", agent, true, |running| send(running, agent, "panic"));
+        assert_reported("told to", agent, true, |running| send(running, agent, "panic"));
     }
 }
 
 #[test]
 fn panic_after_detach_or_defer_is_reported() {
-    let (server, told) = server();
+    let (server, failures) = server();
     let running = server.start().unwrap();
-    for (ask, shown, text) in [
+    for (message, shown, text) in [
         ("detached", "the agent ended without a result", "no job"),
         ("deferred", "the agent ended without an answer", "no answer"),
     ] {
-        assert!(failed(&send(&running, "fragile", ask)).ends_with(shown), "{ask}");
-        assert_eq!(told.recv_timeout(PATIENCE).unwrap().text, text);
+        assert!(failed(&send(&running, "fragile", message)).ends_with(shown), "{message}");
+        assert_eq!(failures.recv_timeout(PATIENCE).unwrap().text, text);
     }
 }
 
@@ -216,33 +216,33 @@ fn panicking_error_or_listener_still_fails_the_task() {
 
 #[test]
 fn server_with_public_url_shows_failure_references() {
-    let (server, told) = server();
+    let (server, failures) = server();
     let running = server.public_url("https://agents.example").start().unwrap();
     let shown = failed(&send(&running, "fragile", "start"));
-    let reference = told.recv_timeout(PATIENCE).unwrap().reference;
+    let reference = failures.recv_timeout(PATIENCE).unwrap().reference;
     assert_eq!(shown, format!("the agent has failed (reference {reference})"));
 }
 
 #[test]
 fn a_panic_in_a_cancel_or_lookup_fails_the_call() {
-    is_told("no cancel", "fragile", true, |running| {
-        let begun = V1.params(Say { at_once: true, ..say("cancel") });
-        let task = ask(running, "fragile", V1.send(), &begun);
+    assert_reported("no cancel", "fragile", true, |running| {
+        let begun = V1.params(OutgoingMessage { at_once: true, ..say("cancel") });
+        let task = call(running, "fragile", V1.send(), &begun);
         let id = json!({ "id": task["result"]["task"]["id"] });
-        ask(running, "fragile", V1.cancel(), &id)
+        call(running, "fragile", V1.cancel(), &id)
     });
-    is_told("no lookup", "fragile", true, |running| {
-        ask(running, "fragile", V1.get(), &json!({ "id": "elsewhere" }))
+    assert_reported("no lookup", "fragile", true, |running| {
+        call(running, "fragile", V1.get(), &json!({ "id": "elsewhere" }))
     });
 }
 
 #[test]
 fn an_error_fails_the_task_or_call_with_its_text() {
     let text = "invalid digit found in string";
-    is_told(text, "blocking", false, |running| send(running, "blocking", "five"));
+    assert_reported(text, "blocking", false, |running| send(running, "blocking", "five"));
     let text = format!("no number: {text}");
-    is_told(&text, "async", false, |running| send(running, "async", "five"));
-    let (server, _told) = server();
+    assert_reported(&text, "async", false, |running| send(running, "async", "five"));
+    let (server, _failures) = server();
     let running = server.start().unwrap();
     let answer = send(&running, "blocking", "21");
     assert_eq!(text_of(&answer["result"]["task"]["status"]["message"]), "42");
@@ -251,29 +251,29 @@ fn an_error_fails_the_task_or_call_with_its_text() {
 
 #[test]
 fn error_of_a_canceled_task_is_not_reported() {
-    let (server, told) = server();
+    let (server, failures) = server();
     let running = server.start().unwrap();
-    let begun = V1.params(Say { at_once: true, ..say("wait") });
-    let task = ask(&running, "canceled", V1.send(), &begun);
+    let begun = V1.params(OutgoingMessage { at_once: true, ..say("wait") });
+    let task = call(&running, "canceled", V1.send(), &begun);
     let id = json!({ "id": task["result"]["task"]["id"] });
-    let canceled = ask(&running, "canceled", V1.cancel(), &id);
+    let canceled = call(&running, "canceled", V1.cancel(), &id);
     assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
     assert_eq!(failed(&send(&running, "fragile", "start")), "the agent has panicked: no start: 2");
     // Of the two failures, only this one is reported.
-    assert_eq!(told.recv_timeout(PATIENCE).unwrap().text, "no start: 2");
+    assert_eq!(failures.recv_timeout(PATIENCE).unwrap().text, "no start: 2");
     running.shutdown();
     running.join();
-    assert!(told.try_recv().is_err());
+    assert!(failures.try_recv().is_err());
 }
 
 #[test]
 fn long_error_text_is_truncated() {
-    let (tell, told) = channel();
+    let (sender, failures) = channel();
     let agent = net::blocking_agent(|job: Job| Err::<(), _>(job.message().text()));
     let server = Server::new().agent(Profile::new("long", "Fails."), agent).allow_host("*");
-    let server = server.on_agent_failure(move |failure| tell.send(failure.text.len()).unwrap());
+    let server = server.on_agent_failure(move |failure| sender.send(failure.text.len()).unwrap());
     let running = server.listen("127.0.0.1:0").workers(1).start().unwrap();
     let long = format!("{}{}", "x".repeat(4095), "é".repeat(3000));
     let shown = failed(&send(&running, "long", &long));
-    assert_eq!((shown.len(), told.recv_timeout(PATIENCE).unwrap()), (4095, 4095));
+    assert_eq!((shown.len(), failures.recv_timeout(PATIENCE).unwrap()), (4095, 4095));
 }

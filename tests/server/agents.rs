@@ -32,18 +32,18 @@ struct Numbered(u64);
 
 impl Agent for Numbered {
     fn start(&self, mut turn: Turn<'_>) {
-        let said = MessageBuf::agent(&PartsBuf::new().text(&self.0.to_string()));
+        let message = MessageBuf::agent(&PartsBuf::new().text(&self.0.to_string()));
         match turn.message.parts().next().and_then(|part| part.as_text()).map(|text| text.raw()) {
-            Some(b"task") => turn.status_with(TaskState::Completed, &said),
+            Some(b"task") => turn.status_with(TaskState::Completed, &message),
             Some(b"wait") => turn.resume_after(PATIENCE.as_millis() as u64, 0),
-            _ => turn.reply(said),
+            _ => turn.reply(message),
         }
     }
 
     fn adopt(&self, task: Adopted) {
-        let said = MessageBuf::agent(&PartsBuf::new().text(&self.0.to_string()));
+        let message = MessageBuf::agent(&PartsBuf::new().text(&self.0.to_string()));
         let mut job = task.into_job();
-        assert!(job.status(TaskState::Completed, Some(&said)).is_ok());
+        assert!(job.status(TaskState::Completed, Some(&message)).is_ok());
     }
 }
 

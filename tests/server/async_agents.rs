@@ -15,7 +15,7 @@ use peregrine::{
 use serde_json::json;
 
 use crate::support::{
-    ask::{Say, V1, post, rpc, say, text_of},
+    ask::{OutgoingMessage, V1, post, rpc, say, text_of},
     binary::{PATIENCE, Tcp, eventually},
 };
 
@@ -72,11 +72,11 @@ fn serve() -> (Running, Receiver<&'static str>) {
 }
 
 fn serve_under(limits: Limits) -> (Running, Receiver<&'static str>) {
-    let (events, heard) = channel();
+    let (events, received) = channel();
     let agent = net::async_agent(move |deferred| answer(deferred, events.clone()));
     let server = Server::new().agent(Profile::new("async", "Takes its time."), agent);
     let server = server.allow_host("*").workers(1).limits(limits);
-    (server.listen("127.0.0.1:0").start().unwrap(), heard)
+    (server.listen("127.0.0.1:0").start().unwrap(), received)
 }
 
 fn call(running: &Running, method: &str, params: &serde_json::Value) -> Tcp {
@@ -87,14 +87,14 @@ fn call(running: &Running, method: &str, params: &serde_json::Value) -> Tcp {
 
 #[test]
 fn a_future_is_dropped_when_its_caller_disconnects() {
-    let (running, heard) = serve();
+    let (running, received) = serve();
     for method in [V1.send(), V1.stream()] {
         let line = call(&running, method, &V1.params(say("wait")));
-        assert_eq!(heard.recv_timeout(PATIENCE), Ok("begun"));
+        assert_eq!(received.recv_timeout(PATIENCE), Ok("begun"));
         let refused = call(&running, V1.send(), &V1.params(say("hello"))).reply();
         assert!(refused.text().contains("deferred_calls_max"), "{}", refused.text());
         drop(line);
-        assert_eq!(heard.recv_timeout(PATIENCE), Ok("dropped"));
+        assert_eq!(received.recv_timeout(PATIENCE), Ok("dropped"));
         // Its slot is free for another call.
         let result = call(&running, V1.send(), &V1.params(say("hello"))).reply().result();
         assert_eq!(text_of(&result["message"]), "hello");
@@ -105,25 +105,25 @@ fn a_future_is_dropped_when_its_caller_disconnects() {
 
 #[test]
 fn future_with_a_task_continues_after_a_disconnect() {
-    let (running, heard) = serve();
+    let (running, received) = serve();
     let mut line = call(&running, V1.stream(), &V1.params(say("task")));
     line.read_until("TASK_STATE_WORKING");
     let id = line.peek().unwrap().events()[0].result()["task"]["id"].clone();
     drop(line);
-    assert_eq!(heard.recv_timeout(PATIENCE), Ok("alone"));
+    assert_eq!(received.recv_timeout(PATIENCE), Ok("alone"));
     eventually("the task ends", || {
         let task = call(&running, V1.get(), &json!({ "id": id })).reply().result();
         task["status"]["message"]["parts"][0]["text"] == "done"
     });
-    assert_eq!(heard.recv_timeout(PATIENCE), Ok("dropped"));
+    assert_eq!(received.recv_timeout(PATIENCE), Ok("dropped"));
     running.shutdown();
     running.join();
 }
 
 #[test]
 fn async_futures_max() {
-    let (running, _heard) = serve_under(Limits { async_futures_max: 1, ..Limits::default() });
-    let now = |text| V1.params(Say { at_once: true, ..say(text) });
+    let (running, _received) = serve_under(Limits { async_futures_max: 1, ..Limits::default() });
+    let now = |text| V1.params(OutgoingMessage { at_once: true, ..say(text) });
     let task = call(&running, V1.send(), &now("long")).reply().result()["task"].take();
     for method in [V1.send(), V1.stream()] {
         let refused = call(&running, method, &now("hello")).reply();

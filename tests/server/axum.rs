@@ -72,7 +72,7 @@ async fn open(addr: SocketAddr, head: &str, body: &str) -> TcpStream {
 }
 
 /// The answer to one request.
-async fn ask(addr: SocketAddr, head: &str, body: &str) -> String {
+async fn request(addr: SocketAddr, head: &str, body: &str) -> String {
     let mut answer = String::new();
     open(addr, head, body).await.read_to_string(&mut answer).await.unwrap();
     answer
@@ -103,20 +103,20 @@ fn rpc(method: &str, text: &str) -> String {
 fn every_binding_is_served_in_an_axum_router() {
     run(async {
         let addr = serve().await;
-        let own = ask(addr, "GET /health", "").await;
+        let own = request(addr, "GET /health", "").await;
         assert!(own.starts_with("HTTP/1.1 200 ") && own.ends_with("\r\n\r\nwell"), "{own}");
-        let card = ask(addr, "GET /.well-known/agent-card.json", "").await;
+        let card = request(addr, "GET /.well-known/agent-card.json", "").await;
         assert!(card.starts_with("HTTP/1.1 200 ") && card.contains("\"name\":\"echo\""), "{card}");
         assert!(card.contains(&format!("http://{addr}")), "{card}");
-        let sent = ask(addr, "POST /", &rpc("SendMessage", "hi")).await;
+        let sent = request(addr, "POST /", &rpc("SendMessage", "hi")).await;
         assert!(sent.contains("TASK_STATE_COMPLETED"), "{sent}");
-        let waited = ask(addr, "POST /", &rpc("SendMessage", "hold:30:3")).await;
+        let waited = request(addr, "POST /", &rpc("SendMessage", "hold:30:3")).await;
         assert!(waited.contains("TASK_STATE_COMPLETED"), "{waited}");
-        let sent = ask(addr, "POST /message:send", &message("hi")).await;
+        let sent = request(addr, "POST /message:send", &message("hi")).await;
         assert!(sent.contains("TASK_STATE_COMPLETED"), "{sent}");
-        let missing = ask(addr, "GET /tasks/none", "").await;
+        let missing = request(addr, "GET /tasks/none", "").await;
         assert!(missing.starts_with("HTTP/1.1 404 "), "{missing}");
-        let refused = ask(addr, "GET /a/../b", "").await;
+        let refused = request(addr, "GET /a/../b", "").await;
         assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
         let mut foreign = TcpStream::connect(addr).await.unwrap();
         foreign.write_all(b"GET /tasks HTTP/1.1\r\nHost: page.example\r\n\r\n").await.unwrap();
@@ -251,7 +251,7 @@ fn axum_router_serves_calls_after_agent_panics() {
             waiting.push(open(addr, "POST /", &rpc("SendMessage", "panic")).await);
             panics.recv().await.unwrap();
         }
-        let sent = ask(addr, "POST /", &rpc("SendMessage", "hi")).await;
+        let sent = request(addr, "POST /", &rpc("SendMessage", "hi")).await;
         assert!(sent.contains("TASK_STATE_COMPLETED"), "{sent}");
     });
 }
@@ -282,9 +282,9 @@ fn nested_axum_service_serves_its_card_under_its_path() {
         let agents = vec![(Profile::new("held", "Waits."), jobs().0)];
         let setup = Setup { agents, public_url, ..Setup::default() };
         let addr = serve_in(setup, |a2a| Router::new().nest_service("/helper", a2a)).await;
-        let card = ask(addr, "GET /helper/.well-known/agent-card.json", "").await;
+        let card = request(addr, "GET /helper/.well-known/agent-card.json", "").await;
         assert!(card.contains("\"url\":\"http://agents.example/helper\""), "{card}");
-        let missing = ask(addr, "GET /.well-known/agent-card.json", "").await;
+        let missing = request(addr, "GET /.well-known/agent-card.json", "").await;
         assert!(missing.starts_with("HTTP/1.1 404 "), "{missing}");
     });
 }

@@ -21,7 +21,7 @@ use crate::support::{
 
 /// The texts that the agent got, in order, and the sender that releases a waiting call.
 pub struct Gate {
-    asked: Arc<Mutex<Vec<String>>>,
+    texts: Arc<Mutex<Vec<String>>>,
     pub open: Sender<()>,
 }
 
@@ -30,9 +30,9 @@ fn words(text: &str) -> MessageBuf {
 }
 
 /// Records each text; before "wait" it waits at the gate, and at "panic" it panics.
-fn answer(job: Job, asked: &Mutex<Vec<String>>, gate: &Mutex<Receiver<()>>) -> Result<(), Closed> {
+fn answer(job: Job, texts: &Mutex<Vec<String>>, gate: &Mutex<Receiver<()>>) -> Result<(), Closed> {
     let text = job.message().text();
-    asked.lock().unwrap_or_else(PoisonError::into_inner).push(text.clone());
+    texts.lock().unwrap_or_else(PoisonError::into_inner).push(text.clone());
     assert_ne!(text, "panic", "a test of panics in blocking code");
     if text == "wait" {
         // It continues when the test opens the gate or has ended.
@@ -44,10 +44,10 @@ fn answer(job: Job, asked: &Mutex<Vec<String>>, gate: &Mutex<Receiver<()>>) -> R
 /// A server of one worker, and an agent with this many threads and queue slots.
 pub fn serve(threads: usize, queue: usize, limits: Limits) -> (Running, Gate) {
     let (open, gate) = channel();
-    let (asked, gate) = (Arc::<Mutex<Vec<String>>>::default(), Mutex::new(gate));
-    let shared = Arc::clone(&asked);
+    let (texts, gate) = (Arc::<Mutex<Vec<String>>>::default(), Mutex::new(gate));
+    let shared = Arc::clone(&texts);
     let agent = net::blocking_agent(move |job: Job| answer(job, &shared, &gate));
-    (start(agent.threads(threads).queue(queue), limits), Gate { asked, open })
+    (start(agent.threads(threads).queue(queue), limits), Gate { texts, open })
 }
 
 fn start<T, F, R>(agent: BlockingAgent<T, F>, limits: Limits) -> Running
@@ -140,7 +140,7 @@ fn queued_blocking_task_is_not_run_after_a_cancel() {
     assert_eq!(line.reply().result()["status"]["state"], "TASK_STATE_CANCELED");
     gate.open.send(()).unwrap();
     last.read_until("TASK_STATE_COMPLETED");
-    assert_eq!(*gate.asked.lock().unwrap(), ["wait", "last"]);
+    assert_eq!(*gate.texts.lock().unwrap(), ["wait", "last"]);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn server_stops_while_blocking_code_still_runs() {
     let (mut queued, _) = begun(&running, "queued");
     running.shutdown();
     running.join();
-    let said = queued.read_to_end();
-    assert!(String::from_utf8_lossy(&said).contains("event: error"), "{}", said.escape_ascii());
+    let output = queued.read_to_end();
+    assert!(String::from_utf8_lossy(&output).contains("event: error"), "{}", output.escape_ascii());
     drop(gate);
 }

@@ -3,7 +3,7 @@
 use peregrine::model::{Idempotency, IdempotentConflict};
 use tonic::{Code, Request};
 
-use crate::grpc_client::{Rig, message, reason, run, say, say_v03, state, task, text, v1};
+use crate::grpc_client::{Rig, message, reason, run, say, state, task, text, text_message_v03, v1};
 
 #[test]
 fn duplicate_send_returns_same_task_in_both_generations() {
@@ -16,7 +16,13 @@ fn duplicate_send_returns_same_task_in_both_generations() {
         let first = task(client.send_message(say("hello")).await.unwrap().into_inner());
         let again = task(client.send_message(say("hello")).await.unwrap().into_inner());
         assert_eq!(first, again);
-        let old = rig.v03().await.send_message(say_v03("hello", true)).await.unwrap().into_inner();
+        let old = rig
+            .v03()
+            .await
+            .send_message(text_message_v03("hello", true))
+            .await
+            .unwrap()
+            .into_inner();
         assert!(format!("{old:?}").contains(&first.id), "{old:?}");
 
         let conflict = client.send_message(say("other")).await.unwrap_err();
@@ -32,9 +38,9 @@ fn idempotency_key_in_grpc_metadata_deduplicates_sends() {
         let mut client = rig.v1().await;
         let mut ids = Vec::new();
         for id in ["a", "b"] {
-            let mut said = message(vec![text("hello")]);
-            said.message.as_mut().unwrap().message_id = id.to_owned();
-            let mut request = Request::new(said);
+            let mut params = message(vec![text("hello")]);
+            params.message.as_mut().unwrap().message_id = id.to_owned();
+            let mut request = Request::new(params);
             request.metadata_mut().insert("idempotency-key", "\"one\"".parse().unwrap());
             ids.push(task(client.send_message(request).await.unwrap().into_inner()).id);
         }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     grpc_client::{Rig, run, say, v1},
-    http2::{ask, connect, rest},
+    http2::{connect, fetch, rest},
     support::{binary::Tcp, callers::ByName, reply::Reply},
 };
 
@@ -67,7 +67,7 @@ fn error(reply: &Reply) -> (i64, String) {
     (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
 }
 
-fn assert_said(answer: &Value, text: &str) {
+fn assert_text(answer: &Value, text: &str) {
     let task = answer.get("result").unwrap_or(answer)["task"].clone();
     assert_eq!(task["artifacts"][0]["parts"][0]["text"], text, "{answer}");
 }
@@ -91,7 +91,7 @@ fn compressed_requests_are_decoded() {
                 let answer = reply(&rig, &post(path, &field, &content));
                 assert_eq!(answer.status, 200, "{coding}: {}", answer.text());
                 assert_eq!(answer.field("accept-encoding"), Some("gzip, deflate"));
-                assert_said(&answer.json(), &text);
+                assert_text(&answer.json(), &text);
             }
             let packed = gzip(&plain);
             let chunked = format!(
@@ -101,16 +101,16 @@ fn compressed_requests_are_decoded() {
                 packed.len()
             );
             let chunked = [chunked.as_bytes(), &packed, b"\r\n0\r\n\r\n"].concat();
-            assert_said(&reply(&rig, &chunked).json(), &text);
+            assert_text(&reply(&rig, &chunked).json(), &text);
             run(async {
                 let mut client = connect(rig.0.addrs()[0]).await;
                 let request = Request::post(format!("http://test.example{path}"))
                     .header("content-type", "application/json")
                     .header("a2a-version", "1.0")
                     .header("content-encoding", "gzip");
-                let answer = ask(&mut client, request.body(()).unwrap(), &packed).await;
+                let answer = fetch(&mut client, request.body(()).unwrap(), &packed).await;
                 let (_, content, _) = rest(answer).await;
-                assert_said(&serde_json::from_slice(&content).unwrap(), &text);
+                assert_text(&serde_json::from_slice(&content).unwrap(), &text);
             });
         }
     }
@@ -213,7 +213,7 @@ fn call(rig: &Rig, fields: &[(&str, &str)], flag: u8, message: &[u8]) -> GrpcAns
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        let answer = ask(&mut client, request.body(()).unwrap(), &framed).await;
+        let answer = fetch(&mut client, request.body(()).unwrap(), &framed).await;
         let (head, content, trailers) = rest(answer).await;
         assert_eq!(head["grpc-accept-encoding"], "identity,gzip");
         let value = |name: &str| {

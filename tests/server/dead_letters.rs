@@ -20,12 +20,12 @@ use peregrine::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{Say, V1, post, rpc, say},
+    ask::{OutgoingMessage, V1, post, rpc, say},
     binary::{Binary, PATH, Tcp, eventually},
     callers::ByName,
     reply::Reply,
 };
-use crate::webhooks::receiver::{Receiver, says};
+use crate::webhooks::receiver::{Receiver, responds};
 
 /// Where webhooks go.
 pub const HOOK: &str = "/hook?secret=1";
@@ -33,10 +33,10 @@ pub const HOOK: &str = "/hook?secret=1";
 /// A receiver that fails until the flag is cleared.
 pub fn failing() -> (Receiver, Arc<AtomicBool>) {
     let is_back = Arc::<AtomicBool>::default();
-    let asked = Arc::clone(&is_back);
-    let receiver = Receiver::new(move |_, _| match asked.load(SeqCst) {
-        true => says("200 OK"),
-        false => says("503 Service Unavailable"),
+    let is_up = Arc::clone(&is_back);
+    let receiver = Receiver::new(move |_, _| match is_up.load(SeqCst) {
+        true => responds("200 OK"),
+        false => responds("503 Service Unavailable"),
     });
     (receiver, is_back)
 }
@@ -86,7 +86,7 @@ pub fn admin(running: &Running) -> SocketAddr {
     running.admin().unwrap().strip_prefix("http://").unwrap().parse().unwrap()
 }
 
-pub fn ask(to: SocketAddr, method: &str, path: &str) -> Reply {
+pub fn request(to: SocketAddr, method: &str, path: &str) -> Reply {
     let mut tcp = Tcp::to(to);
     let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     tcp.write(head.as_bytes());
@@ -94,7 +94,7 @@ pub fn ask(to: SocketAddr, method: &str, path: &str) -> Reply {
 }
 
 pub fn letters(admin: SocketAddr) -> Vec<Value> {
-    let reply = ask(admin, "GET", "/push/dead");
+    let reply = request(admin, "GET", "/push/dead");
     assert_eq!((reply.status, reply.field("content-type")), (200, Some("application/json")));
     reply.json().as_array().unwrap().clone()
 }
@@ -106,7 +106,7 @@ pub fn wait_for_letters(admin: SocketAddr, count: usize) -> Vec<Value> {
 }
 
 pub fn metric(admin: SocketAddr, line: &str) -> u64 {
-    let reply = ask(admin, "GET", "/metrics");
+    let reply = request(admin, "GET", "/metrics");
     let found = reply.text().lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
     found.unwrap_or_else(|| panic!("no {line} in {}", reply.text())).parse().unwrap()
 }
@@ -124,18 +124,18 @@ fn webhooks_left_out_at_push_configs_owner_max_are_counted() {
     let limits = Limits { push_configs_owner_max: 1, ..Limits::default() };
     let running =
         with_push("127.0.0.1:0", limits, |server| server.authenticator(Arc::<ByName>::default()));
-    let (admin, receiver) = (admin(&running), Receiver::new(|_, _| says("200 OK")));
-    let ask = |path: &str, method: &str, params: &Value| {
+    let (admin, receiver) = (admin(&running), Receiver::new(|_, _| responds("200 OK")));
+    let request = |path: &str, method: &str, params: &Value| {
         let mut tcp = Tcp::to(running.addrs()[0]);
         tcp.write(&post(path, &[("x-api-key", "alice")], &rpc(method, params)));
         let reply = tcp.reply();
         assert!(reply.json()["result"].is_object(), "{reply:?}");
     };
     let config = json!({"config": {"url": receiver.url(HOOK)}});
-    ask("/api/v1/a2a/echo", "tasks/pushNotificationConfig/set", &config);
+    request("/api/v1/a2a/echo", "tasks/pushNotificationConfig/set", &config);
     // There is room for the first.
     for (id, left_out) in [("m-1", 0), ("m-2", 1), ("m-3", 2)] {
-        ask("/", V1.send(), &V1.params(Say { id, ..say("hi") }));
+        request("/", V1.send(), &V1.params(OutgoingMessage { id, ..say("hi") }));
         assert_eq!(metric(admin, "peregrine_push_left_out_total"), left_out);
     }
 }
@@ -157,11 +157,11 @@ fn a_dead_letter_is_replayed_when_its_receiver_is_back() {
     assert!(letter["time"].as_str().unwrap().ends_with('Z') && letter["sequence"].is_u64());
     assert!(!letter.to_string().contains("secret"), "{letter}");
     let one = format!("/push/dead/{number}");
-    assert_eq!(ask(admin, "GET", &one).json(), letter);
+    assert_eq!(request(admin, "GET", &one).json(), letter);
     assert_eq!(metric(admin, "peregrine_push_dead_letters"), 1);
     assert_eq!((deliveries(admin, "failed"), stopped(admin, "given_up")), (1, 1));
     assert_eq!(stopped(admin, "task_left"), 0);
-    let page = ask(admin, "GET", "/metrics");
+    let page = request(admin, "GET", "/metrics");
     assert!(!page.text().contains("outcome=\"dead"), "{}", page.text());
     assert_eq!(metric(admin, "peregrine_push_configs"), 1);
     assert!(metric(admin, "peregrine_push_config_bytes") > 0);
@@ -170,19 +170,19 @@ fn a_dead_letter_is_replayed_when_its_receiver_is_back() {
     let before = receiver.all(HOOK);
     assert_eq!(before.len(), 1);
     is_back.store(true, SeqCst);
-    let replayed = ask(admin, "POST", &format!("{one}/replay"));
+    let replayed = request(admin, "POST", &format!("{one}/replay"));
     assert_eq!((replayed.status, replayed.json()), (200, json!({ "replayed": 1 })));
     eventually("all events arrive", || {
         receiver.count() > 1 && metric(admin, "peregrine_push_pending") == 0
     });
     let after = receiver.all(HOOK);
-    assert_eq!((&after[1].id, after[1].is_taken), (&before[0].id, true));
-    assert!(after[2..].iter().all(|post| post.is_taken && post.id != before[0].id));
+    assert_eq!((&after[1].id, after[1].is_accepted), (&before[0].id, true));
+    assert!(after[2..].iter().all(|post| post.is_accepted && post.id != before[0].id));
     assert_eq!(deliveries(admin, "delivered"), after.len() as u64 - 1);
     assert!(letters(admin).is_empty());
     assert_eq!(metric(admin, "peregrine_push_in_flight"), 0);
     assert_eq!(metric(admin, "peregrine_push_oldest_pending_seconds"), 0);
-    assert_eq!(ask(admin, "POST", &format!("{one}/replay")).status, 404);
+    assert_eq!(request(admin, "POST", &format!("{one}/replay")).status, 404);
     running.shutdown();
     running.join();
 }
@@ -205,7 +205,7 @@ fn dead_letters_need_the_admin_listener_and_explain_refusals() {
         ("DELETE", one.clone()),
         ("POST", format!("{one}/replay")),
     ] {
-        assert!(ask(agents, method, &path).status >= 400, "{method} {path}");
+        assert!(request(agents, method, &path).status >= 400, "{method} {path}");
     }
     for (method, path, allow) in [
         ("PUT", "/push/dead", "GET, HEAD, DELETE"),
@@ -214,7 +214,7 @@ fn dead_letters_need_the_admin_listener_and_explain_refusals() {
         ("POST", &one, "GET, HEAD, DELETE"),
         ("DELETE", &format!("{one}/replay"), "POST"),
     ] {
-        let reply = ask(admin, method, path);
+        let reply = request(admin, method, path);
         assert_eq!((reply.status, reply.field("allow")), (405, Some(allow)), "{method} {path}");
     }
     for (method, path) in [
@@ -224,7 +224,7 @@ fn dead_letters_need_the_admin_listener_and_explain_refusals() {
         ("GET", "/push/dead/x"),
         ("GET", "/push"),
     ] {
-        assert_eq!(ask(admin, method, path).status, 404, "{method} {path}");
+        assert_eq!(request(admin, method, path).status, 404, "{method} {path}");
     }
     let mut tcp = Tcp::to(admin);
     let origin =
@@ -238,12 +238,19 @@ fn dead_letters_need_the_admin_listener_and_explain_refusals() {
         tcp.reply();
         metric(admin, "peregrine_push_configs") == 0
     });
-    assert_eq!(ask(admin, "GET", &one).json()["replayable"], false);
-    let gone = ask(admin, "POST", &format!("{one}/replay"));
-    assert!(gone.status == 409 && gone.json()["error"].is_string(), "{}", gone.text());
-    assert_eq!(ask(admin, "POST", "/push/dead/replay").json(), json!({ "replayed": 0, "gone": 1 }));
-    assert_eq!(ask(admin, "DELETE", &one).json(), json!({ "dropped": 1 }));
-    assert_eq!(ask(admin, "DELETE", "/push/dead").json(), json!({ "dropped": 0 }));
+    assert_eq!(request(admin, "GET", &one).json()["replayable"], false);
+    let unavailable = request(admin, "POST", &format!("{one}/replay"));
+    assert!(
+        unavailable.status == 409 && unavailable.json()["error"].is_string(),
+        "{}",
+        unavailable.text()
+    );
+    assert_eq!(
+        request(admin, "POST", "/push/dead/replay").json(),
+        json!({ "replayed": 0, "gone": 1 })
+    );
+    assert_eq!(request(admin, "DELETE", &one).json(), json!({ "dropped": 1 }));
+    assert_eq!(request(admin, "DELETE", "/push/dead").json(), json!({ "dropped": 0 }));
     running.shutdown();
     running.join();
 }
@@ -271,11 +278,11 @@ fn dead_letter_is_replayed_after_task_eviction() {
         assert_eq!(letter["replayable"], true);
         is_back.store(true, SeqCst);
         let one = format!("/push/dead/{}", letter["number"]);
-        let replayed = ask(admin, "POST", &format!("{one}/replay"));
+        let replayed = request(admin, "POST", &format!("{one}/replay"));
         assert_eq!((replayed.status, replayed.json()), (200, json!({ "replayed": 1 })));
         eventually("all events arrive", || metric(admin, "peregrine_push_configs") == 0);
-        let taken = receiver.all(HOOK).into_iter().filter(|post| post.is_taken);
-        let bodies: Vec<Value> = taken.map(|post| post.json()).collect();
+        let accepted = receiver.all(HOOK).into_iter().filter(|post| post.is_accepted);
+        let bodies: Vec<Value> = accepted.map(|post| post.json()).collect();
         assert_eq!(bodies[0]["task"]["id"], task, "{bodies:?}");
         let last = bodies.last().unwrap();
         assert_eq!(last["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED", "{last}");
@@ -347,10 +354,10 @@ fn dead_letter_flood_does_not_evict_other_owners_letters() {
     assert_eq!((&letter["reason"], &letter["replayable"]), (&json!("task_left"), &json!(true)));
     is_back.store(true, SeqCst);
     let replay = format!("/push/dead/{}/replay", letter["number"]);
-    assert_eq!(ask(admin, "POST", &replay).status, 200);
+    assert_eq!(request(admin, "POST", &replay).status, 200);
     eventually("all events arrive", || {
         let posts = receiver.all(HOOK);
-        let mut bodies = posts.iter().filter(|post| post.is_taken).map(|post| post.json());
+        let mut bodies = posts.iter().filter(|post| post.is_accepted).map(|post| post.json());
         bodies.any(|body| body["statusUpdate"]["taskId"] == *task)
     });
     running.shutdown();
@@ -372,8 +379,8 @@ fn run(admin: &str, words: &[&str]) -> (Option<i32>, String) {
 fn commands_list_show_replay_and_drop_dead_letters() {
     let folder = std::env::temp_dir().join(format!("peregrine-dead-{}", std::process::id()));
     let unix = format!("unix:{}", folder.display());
-    for place in ["127.0.0.1:0", unix.as_str()] {
-        let (running, (receiver, is_back)) = (server(place), failing());
+    for listener in ["127.0.0.1:0", unix.as_str()] {
+        let (running, (receiver, is_back)) = (server(listener), failing());
         let admin = running.admin().unwrap().to_owned();
         let json = |words: &[&str]| -> Value {
             let (code, text) = run(&admin, words);
@@ -403,7 +410,7 @@ fn commands_list_show_replay_and_drop_dead_letters() {
         assert_eq!(json(&["replay", "2", "--json"]), json!({ "replayed": 1 }));
         assert_eq!(json(&["replay", "--all", "--json"]), json!({ "replayed": 1, "gone": 0 }));
         eventually("both arrive", || {
-            receiver.all(HOOK).iter().filter(|post| post.is_taken).count() >= 2
+            receiver.all(HOOK).iter().filter(|post| post.is_accepted).count() >= 2
         });
         assert_eq!(run(&admin, &["drop", "--all"]), (Some(0), "Dropped: 0\n".to_owned()));
         running.shutdown();

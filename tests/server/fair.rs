@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
 use crate::support::{
-    ask::{Say, V1, get_with, post, rpc, say},
+    ask::{OutgoingMessage, V1, get_with, post, rpc, say},
     binary::{Binary, PATIENCE},
 };
 
@@ -38,7 +38,7 @@ impl<'k> Client<'k> {
     }
 
     /// The status and the body of an answer.
-    fn ask(&mut self, body: &str) -> (u16, String) {
+    fn send(&mut self, body: &str) -> (u16, String) {
         let key = self.key.map(|key| ("X-API-Key", key));
         self.tcp.write_all(&post(self.path, key.as_slice(), body)).unwrap();
         self.answer()
@@ -63,14 +63,14 @@ impl<'k> Client<'k> {
     }
 
     fn call(&mut self, method: &str, params: &Value) -> Value {
-        serde_json::from_str(&self.ask(&rpc(method, params)).1).unwrap()
+        serde_json::from_str(&self.send(&rpc(method, params)).1).unwrap()
     }
 
     /// Params of a message with a new id.
     fn params(&mut self, text: &str) -> Value {
         self.sent += 1;
         let id = format!("{}-{}", self.tcp.local_addr().unwrap(), self.sent);
-        V1.params(Say { id: &id, ..say(text) })
+        V1.params(OutgoingMessage { id: &id, ..say(text) })
     }
 
     fn make(&mut self, text: &str) -> Value {
@@ -83,7 +83,7 @@ impl<'k> Client<'k> {
     fn flood(&mut self, text: &str, count: usize) {
         for _ in 0..count / 50 {
             let calls: Vec<String> = (0..50).map(|_| rpc(V1.send(), &self.params(text))).collect();
-            self.ask(&format!("[{}]", calls.join(",")));
+            self.send(&format!("[{}]", calls.join(",")));
         }
     }
 
@@ -156,10 +156,10 @@ fn flood_by_one_api_key_evicts_no_other_keys_tasks() {
     flood.flood("x", 2_000);
     assert!(made.iter().all(|id| victim.has(id)) && !flood.has(&first));
     // Unanswered questions get no more than the client's share either.
-    let mut asks = Client::new(&server, HOME, "/agents/ask", A);
-    asks.flood("x", 2_000);
+    let mut client = Client::new(&server, HOME, "/agents/ask", A);
+    client.flood("x", 2_000);
     assert!(made.iter().all(|id| victim.has(id)));
-    asks.make("done");
+    client.make("done");
 }
 
 #[test]
@@ -190,9 +190,9 @@ fn anonymous_flood_evicts_no_authenticated_callers_tasks() {
         let mut stranger = Client::new(&server, [127, 0, 0, last], "/agents/open", None);
         stranger.flood("x", 200);
     }
-    let mut known = Client::new(&server, HOME, "/agents/ask", V);
-    let made: Vec<Value> = (0..100).map(|_| known.make("done")).collect();
+    let mut authenticated = Client::new(&server, HOME, "/agents/ask", V);
+    let made: Vec<Value> = (0..100).map(|_| authenticated.make("done")).collect();
     let mut stranger = Client::new(&server, [127, 0, 0, 2], "/agents/open", None);
     stranger.flood("done", 1_000);
-    assert!(made.iter().all(|id| known.has(id)));
+    assert!(made.iter().all(|id| authenticated.has(id)));
 }

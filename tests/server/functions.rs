@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use crate::support::{
     ask::{V1, post, rpc, say, text_of},
     binary::{Binary, Tcp, eventually},
-    by_hand::{self, Asked, ByHand, answer},
+    by_hand::{self, ByHand, ReceivedRequest, answer},
     reply::Reply,
 };
 
 /// A function that answers each request with `respond`, given the request's turn.
 fn function(respond: impl Fn(&Value, &mut TcpStream) + Send + Sync + 'static) -> ByHand {
-    ByHand::new(move |asked, stream| respond(&asked.body, stream))
+    ByHand::new(move |request, stream| respond(&request.body, stream))
 }
 
 /// A function that answers with these bytes, and closes.
@@ -38,14 +38,14 @@ fn serve(function: &ByHand) -> Binary {
     Binary::start(&["--agent", &format!("http:{}", url(function))])
 }
 
-fn ask(server: &Binary, method: &str, params: &Value) -> Tcp {
+fn call(server: &Binary, method: &str, params: &Value) -> Tcp {
     let mut line = server.connect();
     line.write(&post("/", &[("A2A-Version", "1.0")], &rpc(method, params)));
     line
 }
 
 fn send(server: &Binary, text: &str) -> Reply {
-    ask(server, V1.send(), &V1.params(say(text))).reply()
+    call(server, V1.send(), &V1.params(say(text))).reply()
 }
 
 /// The task of a reply: its state, and the text of its artifacts and of its status.
@@ -101,7 +101,7 @@ fn function_receives_the_turn_as_its_request_body() {
     let function = fixed(&answer("200 OK", "application/json", "\"ok\""));
     let server = serve(&function);
     send(&server, "hello");
-    let Asked { head, body } = function.request();
+    let ReceivedRequest { head, body } = function.request();
     assert!(head.starts_with("POST /turn?a=b HTTP/1.1\r\n"), "{head}");
     for field in ["Content-Type: application/json", "A2A-Hops: 1"] {
         assert!(head.lines().any(|line| line == field), "{field}: {head}");
@@ -261,7 +261,7 @@ fn a_redirect_is_not_followed() {
         answer(&format!("307 Temporary Redirect\r\nLocation: {}", url(&other)), "text/plain", "");
     let reply = send(&serve(&fixed(&to)), "hello");
     assert!(reply.text().contains("redirects are not followed"), "{}", reply.text());
-    assert!(!other.was_asked());
+    assert!(!other.has_request());
 }
 
 #[test]
@@ -282,11 +282,11 @@ fn events_arrive_at_once_and_a_cancel_closes_the_connection() {
         closed.send(stream.read(&mut [0]).map_or(0, |read| read)).unwrap();
     });
     let server = serve(&function);
-    let mut line = ask(&server, V1.stream(), &V1.params(say("hello")));
+    let mut line = call(&server, V1.stream(), &V1.params(say("hello")));
     line.read_until("first");
     let events = line.peek().expect("events").events();
     let id = events[0].result()["task"]["id"].clone();
-    ask(&server, V1.cancel(), &json!({"id": id})).reply();
+    call(&server, V1.cancel(), &json!({"id": id})).reply();
     line.read_until("TASK_STATE_CANCELED");
     assert_eq!(is_closed.recv_timeout(Duration::from_secs(10)), Ok(0));
 }
@@ -321,7 +321,7 @@ fn a_function_gets_credentials_and_history_and_shows_its_errors() {
     let task = V1.task(&first);
     let message = json!({"messageId": "m-2", "role": "ROLE_USER", "taskId": task["id"],
                          "parts": [{"text": "two"}]});
-    let second = ask(&server, V1.send(), &json!({"message": message})).reply();
+    let second = call(&server, V1.send(), &json!({"message": message})).reply();
     assert!(second.text().contains("HTTP 500: it is broken"), "{}", second.text());
     let head = function.request().head;
     for field in ["X-API-Key: key-0123456789abcdef", "Authorization: Basic bWU6d29yZA=="] {
@@ -346,9 +346,9 @@ fn turn_over_the_queue_limit_is_refused() {
     let keys =
         format!("turns = 1\nqueue = 1\n[agents.function.upstream]\nurl = \"{}\"", url(&function));
     let server = configured("queue", &keys);
-    let mut first = ask(&server, V1.send(), &V1.params(say("one")));
+    let mut first = call(&server, V1.send(), &V1.params(say("one")));
     function.request();
-    let mut second = ask(&server, V1.send(), &V1.params(say("two")));
+    let mut second = call(&server, V1.send(), &V1.params(say("two")));
     eventually("the second turn waits", || {
         send(&server, "three").text().contains("turns_queued_max")
     });
@@ -385,7 +385,7 @@ fn node_example_function_requests_input() {
     assert_eq!(shown(&first), "INPUT_REQUIRED  | What size?");
     let message = json!({"messageId": "m-2", "role": "ROLE_USER", "parts": [{"text": "large"}],
                          "taskId": V1.task(&first.result())["id"]});
-    let second = ask(&server, V1.send(), &json!({"message": message})).reply();
+    let second = call(&server, V1.send(), &json!({"message": message})).reply();
     assert_eq!(shown(&second), "COMPLETED one large coffee");
     drop(node);
 }

@@ -18,7 +18,7 @@ use tonic::{Code, Request, Status, Streaming};
 use v1::{TaskState, part::Content, stream_response::Payload};
 
 use crate::grpc_client::{
-    Rig, google, message, reason, run, say, say_v03, state, task, text, v1, v03,
+    Rig, google, message, reason, run, say, state, task, text, text_message_v03, v1, v03,
 };
 use crate::support::{
     ask::{get as http_get, post, rpc},
@@ -341,14 +341,14 @@ fn grpc_tenant_selects_the_agent_of_its_name() {
     let rig = Rig::echo();
     run(async {
         let mut client = rig.v1().await;
-        let asked = task(client.send_message(other(say("ask"))).await.unwrap().into_inner());
-        assert_eq!(state(&asked), TaskState::InputRequired);
+        let paused = task(client.send_message(other(say("ask"))).await.unwrap().into_inner());
+        assert_eq!(state(&paused), TaskState::InputRequired);
         // The default agent does not find another agent's task.
-        assert_eq!(client.get_task(get(&asked.id)).await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(client.get_task(get(&paused.id)).await.unwrap_err().code(), Code::NotFound);
         let mut next = other(say("ask"));
-        next.message.as_mut().unwrap().task_id = asked.id.clone();
+        next.message.as_mut().unwrap().task_id = paused.id.clone();
         let again = task(client.send_message(next).await.unwrap().into_inner());
-        assert_eq!((again.id, again.history.len()), (asked.id, 3));
+        assert_eq!((again.id, again.history.len()), (paused.id, 3));
     });
 }
 
@@ -371,9 +371,10 @@ fn v03_grpc_uses_its_own_errors_and_blocking_flag() {
             v03::send_message_response::Payload::Task(task) => task,
             v03::send_message_response::Payload::Msg(message) => panic!("{message:?}"),
         };
-        let done = payload(client.send_message(say_v03("hi", true)).await.unwrap().into_inner());
+        let done =
+            payload(client.send_message(text_message_v03("hi", true)).await.unwrap().into_inner());
         assert_eq!(done.status.as_ref().unwrap().state(), v03::TaskState::Completed);
-        let held = say_v03("hold:60000:3", false);
+        let held = text_message_v03("hold:60000:3", false);
         let early = payload(client.send_message(held).await.unwrap().into_inner());
         assert_eq!(early.status.as_ref().unwrap().state(), v03::TaskState::Submitted);
         let name = format!("tasks/{}", early.id);
@@ -385,7 +386,8 @@ fn v03_grpc_uses_its_own_errors_and_blocking_flag() {
         assert!(status.message().starts_with("TaskNotCancelableError: "), "{status:?}");
         let status = client.task_subscription(v03::TaskSubscriptionRequest { name }).await;
         assert_eq!(status.unwrap_err().code(), Code::Unimplemented);
-        let stream = client.send_streaming_message(say_v03("stream:3", true)).await.unwrap();
+        let stream =
+            client.send_streaming_message(text_message_v03("stream:3", true)).await.unwrap();
         let items = all(stream.into_inner()).await;
         let Some(v03::stream_response::Payload::StatusUpdate(last)) = &items[3].payload else {
             panic!("{items:?}")
@@ -414,7 +416,7 @@ fn v03_wraps_non_object_data() {
         let mark = Value { kind: Some(Kind::BoolValue(true)) };
         assert_eq!(part.metadata, Some(object(&[("data_part_compat", mark)])));
         // The wrapped message comes back unchanged.
-        let mut request = say_v03("", true);
+        let mut request = text_message_v03("", true);
         request.request.as_mut().unwrap().content = vec![part];
         let response = old.send_message(request).await.unwrap().into_inner();
         let Some(v03::send_message_response::Payload::Task(back)) = response.payload else {
@@ -565,11 +567,11 @@ fn card_lists_the_bindings_that_support_push_events() {
         setup.allow_hosts.push("a.example".to_owned());
     });
     let mut line = Tcp::to(rig.0.addrs()[0]);
-    let mut ask = |request: &[u8]| {
+    let mut send = |request: &[u8]| {
         line.write(request);
         line.reply().json()
     };
-    let card = ask(&http_get("/.well-known/agent-card.json"));
+    let card = send(&http_get("/.well-known/agent-card.json"));
     let extensions = card["capabilities"]["extensions"].as_array().unwrap();
     let one = extensions.iter().find(|one| one["uri"] == "urn:peregrine:push-events:1").unwrap();
     let with = Binding::ALL.into_iter().filter(|binding| *binding != Binding::Grpc);
@@ -584,12 +586,12 @@ fn card_lists_the_bindings_that_support_push_events() {
         assert_eq!(set.into_inner(), config);
         let mut named = json!({ "taskId": task, "id": "one", "url": config.url });
         let get = rpc("GetTaskPushNotificationConfig", &json!({ "taskId": task, "id": "one" }));
-        let shown = ask(&post("/", &[], &get));
+        let shown = send(&post("/", &[], &get));
         assert_eq!(shown["result"].get("events"), None, "{shown}");
         // In reverse: the same configuration over another binding.
         named["events"] = json!(["final"]);
         let set = rpc("CreateTaskPushNotificationConfig", &named);
-        assert_eq!(ask(&post("/", &[], &set))["result"]["events"], json!(["final"]));
+        assert_eq!(send(&post("/", &[], &set))["result"]["events"], json!(["final"]));
         let get = v1::GetTaskPushNotificationConfigRequest {
             task_id: task,
             id: "one".to_owned(),
@@ -732,19 +734,22 @@ fn health_check_and_watch_report_the_serving_status() {
     let rig = Rig::limited(|limits| limits.drain_ms = 300);
     run(async {
         let mut client = HealthClient::new(rig.channel().await);
-        let ask = |service: &str| HealthCheckRequest { service: service.to_owned() };
+        let health_request = |service: &str| HealthCheckRequest { service: service.to_owned() };
         for service in ["", "lf.a2a.v1.A2AService", "a2a.v1.A2AService"] {
-            let status = client.check(ask(service)).await.unwrap().into_inner().status();
+            let status = client.check(health_request(service)).await.unwrap().into_inner().status();
             assert_eq!(status, ServingStatus::Serving);
         }
-        assert_eq!(client.check(ask("nobody")).await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(
+            client.check(health_request("nobody")).await.unwrap_err().code(),
+            Code::NotFound
+        );
         // A name is short.
-        let long = client.check(ask(&"x".repeat(4_096))).await.unwrap_err();
+        let long = client.check(health_request(&"x".repeat(4_096))).await.unwrap_err();
         assert_eq!(long.code(), Code::ResourceExhausted, "{long:?}");
-        let mut unknown = client.watch(ask("nobody")).await.unwrap().into_inner();
+        let mut unknown = client.watch(health_request("nobody")).await.unwrap().into_inner();
         let status = unknown.next().await.unwrap().unwrap().status();
         assert_eq!(status, ServingStatus::ServiceUnknown);
-        let mut watch = client.watch(ask("")).await.unwrap().into_inner();
+        let mut watch = client.watch(health_request("")).await.unwrap().into_inner();
         assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
         rig.0.shutdown();
         assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::NotServing);
@@ -754,7 +759,7 @@ fn health_check_and_watch_report_the_serving_status() {
 }
 
 /// Opens `count` watches, each from one of these addresses; returns how many were accepted.
-async fn watches(rig: &Rig, origins: &[&str], count: usize) -> (usize, Vec<Kept>) {
+async fn watches(rig: &Rig, origins: &[&str], count: usize) -> (usize, Vec<WatchStream>) {
     use crate::grpc_client::health::{HealthCheckRequest, health_client::HealthClient};
     let mut client = HealthClient::new(rig.channel().await);
     let mut open = Vec::new();
@@ -775,7 +780,7 @@ async fn watches(rig: &Rig, origins: &[&str], count: usize) -> (usize, Vec<Kept>
     (open.len(), open)
 }
 
-type Kept = Streaming<crate::grpc_client::health::HealthCheckResponse>;
+type WatchStream = Streaming<crate::grpc_client::health::HealthCheckResponse>;
 
 #[test]
 fn service_streams_max() {
@@ -833,9 +838,10 @@ fn shutdown_ends_waiting_grpc_calls_with_unavailable() {
     run(async {
         let (mut new, mut old, mut other) = (rig.v1().await, rig.v03().await, rig.v1().await);
         let call = async move { new.send_message(say("hold:60000:3")).await.unwrap_err() };
-        let before =
-            async move { old.send_message(say_v03("hold:60000:3", true)).await.unwrap_err() };
-        let ask = async {
+        let before = async move {
+            old.send_message(text_message_v03("hold:60000:3", true)).await.unwrap_err()
+        };
+        let stop = async {
             // Both tasks are there.
             let tasks = loop {
                 let all = other.list_tasks(v1::ListTasksRequest::default()).await.unwrap();
@@ -847,7 +853,7 @@ fn shutdown_ends_waiting_grpc_calls_with_unavailable() {
             rig.0.shutdown();
             tasks
         };
-        let (status, before, tasks) = tokio::join!(call, before, ask);
+        let (status, before, tasks) = tokio::join!(call, before, stop);
         assert_eq!(reason(&status, Code::Unavailable), "UNAVAILABLE");
         let details = google::Status::decode(status.details()).unwrap().details;
         let info = google::ErrorInfo::decode(&*details[0].value).unwrap();
@@ -887,8 +893,8 @@ macro_rules! reflects {
                         message_request: Some(question),
                     })
                     .collect();
-                let asked = tokio_stream::iter(questions.clone());
-                let answers = client.server_reflection_info(asked).await.unwrap();
+                let requests = tokio_stream::iter(questions.clone());
+                let answers = client.server_reflection_info(requests).await.unwrap();
                 let answers = all(answers.into_inner()).await;
                 let originals: Vec<_> =
                     answers.iter().map(|one| one.original_request.clone().unwrap()).collect();
@@ -1008,9 +1014,9 @@ fn agent_receives_only_the_metadata_in_its_profile() {
                 request.metadata_mut().append("x-shop", value.parse().unwrap());
             }
             let answer = client.send_message(request).await.unwrap().into_inner();
-            let said = format!("{:?}", answer.payload);
+            let output = format!("{:?}", answer.payload);
             let expected = format!(r#"[Some(\"00-a-b-01\"), Some(\"{}\"), None]"#, shop.join(", "));
-            assert!(said.contains(&expected), "{said}");
+            assert!(output.contains(&expected), "{output}");
         }
     });
 }
@@ -1024,18 +1030,18 @@ fn activated_extensions_are_returned_in_grpc_metadata() {
     });
     run(async {
         let mut client = rig.v1().await;
-        for (asked, named) in [("urn:y, urn:x", Some("urn:x")), ("urn:y", None)] {
-            let asking = |words: &str| {
+        for (requested, named) in [("urn:y, urn:x", Some("urn:x")), ("urn:y", None)] {
+            let message_with = |words: &str| {
                 let mut request = Request::new(say(words));
-                request.metadata_mut().insert("a2a-extensions", asked.parse().unwrap());
+                request.metadata_mut().insert("a2a-extensions", requested.parse().unwrap());
                 request
             };
-            let unary = client.send_message(asking("hi")).await.unwrap();
-            let waited = client.send_message(asking("hold:50:2")).await.unwrap();
-            let stream = client.send_streaming_message(asking("stream:3")).await.unwrap();
+            let unary = client.send_message(message_with("hi")).await.unwrap();
+            let waited = client.send_message(message_with("hold:50:2")).await.unwrap();
+            let stream = client.send_streaming_message(message_with("stream:3")).await.unwrap();
             for metadata in [unary.metadata(), waited.metadata(), stream.metadata()] {
                 let value = metadata.get("a2a-extensions").map(|value| value.to_str().unwrap());
-                assert_eq!(value, named, "{asked}");
+                assert_eq!(value, named, "{requested}");
             }
         }
     });
@@ -1127,13 +1133,13 @@ fn card_shows_only_skills_that_the_caller_may_use() {
             let card = card.unwrap().into_inner();
             let drawing = card.skills.iter().find(|skill| skill.id == "draw");
             assert_eq!((drawing.is_some(), card.skills.len()), (shown, 1 + usize::from(shown)));
-            let asked = drawing.map(|skill| &skill.security_requirements[0].schemes["token"].list);
-            assert_eq!(asked.is_some_and(|list| list[..] == ["art"]), shown);
+            let scopes = drawing.map(|skill| &skill.security_requirements[0].schemes["token"].list);
+            assert_eq!(scopes.is_some_and(|list| list[..] == ["art"]), shown);
             let any = v03::GetAgentCardRequest::default();
             let card = rig.v03().await.get_agent_card(from(token, any)).await.unwrap().into_inner();
             let drawing = card.skills.iter().find(|skill| skill.id == "draw");
-            let asked = drawing.map(|skill| &skill.security[0].schemes["token"].list);
-            assert_eq!(asked.is_some_and(|list| list[..] == ["art"]), shown);
+            let scopes = drawing.map(|skill| &skill.security[0].schemes["token"].list);
+            assert_eq!(scopes.is_some_and(|list| list[..] == ["art"]), shown);
             assert_eq!(drawing.is_some(), shown);
         }
     });

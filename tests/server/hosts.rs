@@ -20,7 +20,7 @@ fn card(lines: &str) -> Vec<u8> {
 }
 
 /// The answer to a GET of the card on a connection of its own.
-fn ask(addr: SocketAddr, lines: &str) -> Reply {
+fn request(addr: SocketAddr, lines: &str) -> Reply {
     let mut tcp = Tcp::to(addr);
     tcp.write(&card(lines));
     tcp.reply()
@@ -29,7 +29,7 @@ fn ask(addr: SocketAddr, lines: &str) -> Reply {
 /// Asserts the status of a GET of the card under each host.
 fn assert_hosts(addr: SocketAddr, status: u16, hosts: &[&str]) {
     for host in hosts {
-        assert_eq!(ask(addr, &format!("Host: {host}\r\n")).status, status, "{host}");
+        assert_eq!(request(addr, &format!("Host: {host}\r\n")).status, status, "{host}");
     }
 }
 
@@ -193,21 +193,21 @@ fn local_address_of_the_connection_is_an_accepted_host() {
 fn trusted_forwarded_host_and_host_are_both_checked() {
     let flags = ["--trust-forwarded", "--allow-host", "mesh.example"];
     let trusting = Binary::start_at("127.0.0.1:0", &flags);
-    let untold = Binary::start_at("127.0.0.1:0", &[]);
+    let plain = Binary::start_at("127.0.0.1:0", &[]);
     for _ in 0..2 {
         let forwarded = "Host: 127.0.0.1:3000\r\nX-Forwarded-Host: mesh.example:8443, inner\r\n";
-        let reply = ask(trusting.addr(), forwarded);
+        let reply = request(trusting.addr(), forwarded);
         assert_eq!(reply.json()["url"], "http://mesh.example:8443/");
         for lines in [
             "Host: localhost\r\nX-Forwarded-Host: evil.example\r\n",
             // A page that reaches the server through the proxy controls every field but `Host`.
             "Host: evil.example\r\nX-Forwarded-Host: mesh.example\r\n",
         ] {
-            assert_eq!(ask(trusting.addr(), lines).status, 421, "{lines}");
+            assert_eq!(request(trusting.addr(), lines).status, 421, "{lines}");
         }
         // Fields of an untrusted peer are ignored.
         let lines = "Host: localhost\r\nX-Forwarded-Host: evil.example\r\n";
-        assert_eq!(ask(untold.addr(), lines).json()["url"], "http://localhost/");
+        assert_eq!(request(plain.addr(), lines).json()["url"], "http://localhost/");
     }
     // The host of a page that comes through the proxy is the host in the request to the proxy.
     let addr = trusting.addr();

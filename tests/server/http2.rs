@@ -42,7 +42,7 @@ pub async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
 }
 
 /// Sends a request with this body, and waits for the head of the answer.
-pub async fn ask(
+pub async fn fetch(
     client: &mut SendRequest<Bytes>,
     request: Request<()>,
     body: &[u8],
@@ -128,18 +128,18 @@ fn wrong_key_over_the_failure_limit_closes_the_connection() {
         };
         let body = rpc("ListTasks", &json!({}));
         for n in 0..PEER_FAILURES_MAX {
-            let wrong = ask(&mut client, call(&format!("wrong {n}")), &body).await;
+            let wrong = fetch(&mut client, call(&format!("wrong {n}")), &body).await;
             assert_eq!(wrong.status(), 401);
-            assert_eq!(ask(&mut client, call("alice"), &body).await.status(), 200);
+            assert_eq!(fetch(&mut client, call("alice"), &body).await.status(), 200);
         }
         assert!(!ended.is_finished());
-        let wrong = ask(&mut client, call("wrong again"), &body).await;
+        let wrong = fetch(&mut client, call("wrong again"), &body).await;
         assert_eq!(wrong.status(), 401);
         assert!(wrong.headers().contains_key("www-authenticate"));
         rest(wrong).await;
         tokio::time::timeout(PATIENCE, ended).await.expect("a GOAWAY").unwrap().unwrap();
         let mut client = connect(running.addrs()[0]).await;
-        assert_eq!(ask(&mut client, call("bob"), &body).await.status(), 200);
+        assert_eq!(fetch(&mut client, call("bob"), &body).await.status(), 200);
     });
 }
 
@@ -150,7 +150,7 @@ fn json_rpc_and_cards_are_served_over_http2() {
         let mut client = connect(rig.0.addrs()[0]).await;
         let body = rpc("SendMessage", &params("hi"));
         let request = post("application/json", "/").body(()).unwrap();
-        let answer = ask(&mut client, request, &body).await;
+        let answer = fetch(&mut client, request, &body).await;
         assert_eq!(answer.status(), 200);
         let (head, body, _) = rest(answer).await;
         assert_eq!(head["content-type"], "application/json");
@@ -166,7 +166,7 @@ fn json_rpc_and_cards_are_served_over_http2() {
         let seen = rig.v1().await.get_task(get).await.unwrap().into_inner();
         assert_eq!(seen.artifacts[0].parts[0], crate::grpc_client::text("hi"));
         let card = Request::get("http://test.example/.well-known/agent-card.json");
-        let (head, body, _) = rest(ask(&mut client, card.body(()).unwrap(), b"").await).await;
+        let (head, body, _) = rest(fetch(&mut client, card.body(()).unwrap(), b"").await).await;
         let card: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(card["url"], "http://test.example/");
         let interfaces = card["supportedInterfaces"].as_array().unwrap();
@@ -174,18 +174,18 @@ fn json_rpc_and_cards_are_served_over_http2() {
         assert_eq!(grpc["url"], "test.example:80");
         let unchanged = Request::get("http://test.example/.well-known/agent-card.json")
             .header("if-none-match", head["etag"].clone());
-        let answer = ask(&mut client, unchanged.body(()).unwrap(), b"").await;
+        let answer = fetch(&mut client, unchanged.body(()).unwrap(), b"").await;
         assert_eq!(answer.status(), 304);
         assert!(rest(answer).await.1.is_empty());
         let head = Request::head("http://test.example/.well-known/agent-card.json");
-        let answer = ask(&mut client, head.body(()).unwrap(), b"").await;
+        let answer = fetch(&mut client, head.body(()).unwrap(), b"").await;
         assert_eq!((answer.status().as_u16(), rest(answer).await.1.len()), (200, 0));
         for (path, status) in [("/nothing", 404), ("/a%2e%2e/b", 404), ("/../x", 400)] {
             let request = Request::get(format!("http://test.example{path}")).body(()).unwrap();
-            assert_eq!(ask(&mut client, request, b"").await.status(), status, "{path}");
+            assert_eq!(fetch(&mut client, request, b"").await.status(), status, "{path}");
         }
         let request = Request::delete("http://test.example/").body(()).unwrap();
-        assert_eq!(ask(&mut client, request, b"").await.status(), 405);
+        assert_eq!(fetch(&mut client, request, b"").await.status(), 405);
     });
 }
 
@@ -196,7 +196,7 @@ fn event_streams_are_served_over_http2() {
         let mut client = connect(rig.0.addrs()[0]).await;
         let body = rpc("SendStreamingMessage", &params("hold:300:50"));
         let request = post("application/json", "/").body(()).unwrap();
-        let answer = ask(&mut client, request, &body).await;
+        let answer = fetch(&mut client, request, &body).await;
         assert_eq!(answer.headers()["content-type"], "text/event-stream");
         assert!(!answer.headers().contains_key("transfer-encoding"));
         let text = String::from_utf8(rest(answer).await.1).unwrap();
@@ -211,7 +211,7 @@ fn event_streams_are_served_over_http2() {
         let words = "x".repeat(1_000_000);
         let body = rpc("SendMessage", &params(&words));
         let request = post("application/json", "/").body(()).unwrap();
-        let (head, body, _) = rest(ask(&mut client, request, &body).await).await;
+        let (head, body, _) = rest(fetch(&mut client, request, &body).await).await;
         assert_eq!(head["content-length"].to_str().unwrap(), body.len().to_string());
         assert!(body.iter().filter(|byte| **byte == b'x').count() >= 2 * words.len());
     });
@@ -239,7 +239,7 @@ fn body_without_length_is_read_and_long_body_refused() {
         assert_eq!(response.await.unwrap().status(), 413);
         // Without `content-length`: once it is too long.
         let request = post("application/json", "/").body(()).unwrap();
-        let answer = ask(&mut client, request, &vec![b' '; 60_000]).await;
+        let answer = fetch(&mut client, request, &vec![b' '; 60_000]).await;
         assert_eq!(answer.status(), 413);
         assert_serves(&rig).await;
     });
@@ -278,7 +278,7 @@ fn early_answer_does_not_reset_the_stream_at_once() {
             assert_eq!(reset.unwrap(), h2::Reason::NO_ERROR);
         }
         let request = grpc(SEND).header("authorization", "Bearer alice").body(()).unwrap();
-        assert_eq!(status_of(ask(&mut client, request, &framed(&say("x"))).await).await.0, 0);
+        assert_eq!(status_of(fetch(&mut client, request, &framed(&say("x"))).await).await.0, 0);
     });
 }
 
@@ -310,8 +310,8 @@ fn curl_reads_every_early_answer() {
             curl.args(["-H", "Content-Type: application/json", "--data-binary"]);
             curl.arg(format!("@{}", body.display())).arg(format!("{}{path}", rig.0.base_url()));
             let output = curl.output().unwrap();
-            let (said, error) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
-            assert_eq!(String::from_utf8_lossy(said), status, "{length} {path}: {error}");
+            let (stdout, error) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
+            assert_eq!(String::from_utf8_lossy(stdout), status, "{length} {path}: {error}");
             assert!(output.status.success(), "{length} {path}: {error}");
         }
     }
@@ -332,17 +332,17 @@ fn evo_ai_body_bytes_max_applies_only_to_evo_ai_paths() {
             for (length, status) in [(most, 200), (most + 1, 413)] {
                 let mut body = rpc("tasks/get", &json!({"id": "none"}));
                 body.resize(length, b' ');
-                for says_length in [true, false] {
+                for has_length in [true, false] {
                     let mut request = post("application/json", path);
-                    if says_length {
+                    if has_length {
                         request = request.header("content-length", length);
                     }
                     let request = request.body(()).unwrap();
-                    let answer = ask(&mut client, request, &body).await;
-                    assert_eq!(answer.status(), status, "{path} {length} {says_length}");
-                    let (_, said, _) = rest(answer).await;
-                    let said = String::from_utf8(said).unwrap();
-                    assert_eq!(said.contains(name), status == 413, "{said}");
+                    let answer = fetch(&mut client, request, &body).await;
+                    assert_eq!(answer.status(), status, "{path} {length} {has_length}");
+                    let (_, text, _) = rest(answer).await;
+                    let text = String::from_utf8(text).unwrap();
+                    assert_eq!(text.contains(name), status == 413, "{text}");
                 }
             }
         }
@@ -357,7 +357,7 @@ fn grpc_timeout_ends_the_call_with_deadline_exceeded() {
         let mut client = connect(rig.0.addrs()[0]).await;
         for path in [SEND, STREAM] {
             let request = grpc(path).header("grpc-timeout", "100m").body(()).unwrap();
-            let answer = ask(&mut client, request, &framed(&say("hold:60000:3"))).await;
+            let answer = fetch(&mut client, request, &framed(&say("hold:60000:3"))).await;
             assert_eq!(status_of(answer).await.0, 4, "{path}");
         }
         // Nor does the deadline wait for a message that never comes.
@@ -366,7 +366,7 @@ fn grpc_timeout_ends_the_call_with_deadline_exceeded() {
         assert_eq!(status_of(response.await.unwrap()).await.0, 4);
         // A malformed deadline is ignored.
         let request = grpc(SEND).header("grpc-timeout", "soon").body(()).unwrap();
-        let answer = ask(&mut client, request, &framed(&say("x"))).await;
+        let answer = fetch(&mut client, request, &framed(&say("x"))).await;
         assert_eq!(status_of(answer).await.0, 0);
     });
 }
@@ -381,7 +381,7 @@ fn malformed_grpc_calls_return_their_grpc_status() {
         let compressed = [&[1][..], &whole[1..]].concat();
         let message = "the message does not match its protobuf type";
         let large = "the message is larger than 4194304 bytes (body_bytes_max)";
-        for (path, body, code, says) in [
+        for (path, body, code, text) in [
             ("/lf.a2a.v1.A2AService/Nothing", &whole[..], 12, "no such rpc"),
             ("/no.such.Service/SendMessage", &whole, 12, "no such rpc"),
             ("/", &whole, 12, "no such rpc"),
@@ -396,27 +396,27 @@ fn malformed_grpc_calls_return_their_grpc_status() {
             (SEND, b"\0\xff\xff\xff\xff", 8, large),
         ] {
             let request = grpc(path).body(()).unwrap();
-            let status = status_of(ask(&mut client, request, body).await).await;
-            assert_eq!(status, (code, says.to_owned()), "{path} {body:?}");
+            let status = status_of(fetch(&mut client, request, body).await).await;
+            assert_eq!(status, (code, text.to_owned()), "{path} {body:?}");
         }
         // Another content type is not gRPC, and the path is unknown over HTTP.
         let request = post("text/plain", SEND).body(()).unwrap();
-        assert_eq!(ask(&mut client, request, &whole).await.status(), 404);
+        assert_eq!(fetch(&mut client, request, &whole).await.status(), 404);
         let request = post("application/grpcx", SEND).body(()).unwrap();
-        assert_eq!(ask(&mut client, request, &whole).await.status(), 404);
+        assert_eq!(fetch(&mut client, request, &whole).await.status(), 404);
         let mut request = grpc(SEND).body(()).unwrap();
         for n in 0..100 {
             let name: http::HeaderName = format!("x-{n}").parse().unwrap();
             request.headers_mut().insert(name, "1".parse().unwrap());
         }
-        assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 8);
+        assert_eq!(status_of(fetch(&mut client, request, &whole).await).await.0, 8);
         // RESOURCE_EXHAUSTED as well: a head above the limit of bytes.
         let request = grpc(SEND).header("x", "y".repeat(20_000)).body(()).unwrap();
-        assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 8);
+        assert_eq!(status_of(fetch(&mut client, request, &whole).await).await.0, 8);
         let request = grpc(SEND).header("x", "y".repeat(60_000)).body(()).unwrap();
-        assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 8);
+        assert_eq!(status_of(fetch(&mut client, request, &whole).await).await.0, 8);
         let request = grpc(SEND).body(()).unwrap();
-        assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 0);
+        assert_eq!(status_of(fetch(&mut client, request, &whole).await).await.0, 0);
     });
 }
 
@@ -496,14 +496,14 @@ fn a_foreign_host_is_refused_over_every_binding() {
                 ("127.0.0.1", 200, 0),
                 ("u:p@evil.example", 400, 3),
             ] {
-                let answer = ask(&mut client, at(host, "application/json", "/"), &body).await;
+                let answer = fetch(&mut client, at(host, "application/json", "/"), &body).await;
                 assert_eq!(answer.status(), http, "{host}");
                 let request = at(host, "application/grpc", SEND);
-                let (status, said) =
-                    status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
-                assert_eq!((status, grpc == 7), (grpc, said.contains("--allow-host")), "{host}");
+                let (status, text) =
+                    status_of(fetch(&mut client, request, &framed(&say("x"))).await).await;
+                assert_eq!((status, grpc == 7), (grpc, text.contains("--allow-host")), "{host}");
                 let health = at(host, "application/grpc", "/grpc.health.v1.Health/Check");
-                let (status, _) = status_of(ask(&mut client, health, &[0; 5]).await).await;
+                let (status, _) = status_of(fetch(&mut client, health, &[0; 5]).await).await;
                 assert_eq!(status, grpc, "{host}");
             }
         }
@@ -720,14 +720,14 @@ fn window_updates_for_sent_data_are_not_a_flood() {
         let words = "x".repeat(3_000_000);
         let body = rpc("SendMessage", &params(&words));
         let request = post("application/json", "/").body(()).unwrap();
-        let (_, body, _) = rest(ask(&mut client, request, &body).await).await;
+        let (_, body, _) = rest(fetch(&mut client, request, &body).await).await;
         assert!(body.len() > 2 * words.len());
         let request = grpc(STREAM).body(()).unwrap();
-        let answer = ask(&mut client, request, &framed(&say("stream:500"))).await;
+        let answer = fetch(&mut client, request, &framed(&say("stream:500"))).await;
         assert_eq!(status_of(answer).await.0, 0);
         for _ in 0..50 {
             let request = grpc(SEND).body(()).unwrap();
-            let answer = ask(&mut client, request, &framed(&say("x"))).await;
+            let answer = fetch(&mut client, request, &framed(&say("x"))).await;
             assert_eq!(status_of(answer).await.0, 0);
         }
     });
@@ -784,13 +784,13 @@ fn call_of(fields: &[(&str, &str)]) -> Vec<u8> {
 fn incomplete_calls_over_buffers_bytes_max_are_reset() {
     let grpc = [(":path", SEND), ("content-type", "application/grpc")];
     let long = "x".repeat(10_000);
-    let asks = [&grpc[..], &[("a2a-extensions", &*long)]].concat();
+    let extended = [&grpc[..], &[("a2a-extensions", &*long)]].concat();
     let unknown = [&grpc[..], &[("x-long", &*long)]].concat();
     let json = [(":path", "/"), ("content-type", "application/json"), ("x-long", &*long)];
     let piece = [&b"\0\0\x01\0\0"[..], &[b'x'; 10_000]].concat();
     for (what, fields, piece) in [
         ("the first piece of a message", &grpc[..], &piece[..]),
-        ("metadata", &asks, b""),
+        ("metadata", &extended, b""),
         ("metadata that an agent may ask for", &unknown, b""),
         ("the head of another request", &json, b""),
     ] {
@@ -857,13 +857,13 @@ fn http2_connections_max() {
         let (client, first) = connect().await;
         let mut client = client.ready().await.unwrap();
         let request = grpc(SEND).body(()).unwrap();
-        status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
+        status_of(fetch(&mut client, request, &framed(&say("x"))).await).await;
         let (_refused, second) = connect().await;
         let reason = second.await.unwrap().unwrap_err().reason();
         assert_eq!(reason, Some(h2::Reason::ENHANCE_YOUR_CALM));
         // The earlier call lives; when it has ended there is room again.
         let request = grpc(SEND).body(()).unwrap();
-        status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
+        status_of(fetch(&mut client, request, &framed(&say("x"))).await).await;
         drop(client);
         let _ = first.await;
         assert_serves(&rig).await;
@@ -880,11 +880,11 @@ fn http2_streams_max() {
         let mut client = client.ready().await.unwrap();
         // The client learns the limit with the first answer, and holds further calls back.
         let request = grpc(SEND).body(()).unwrap();
-        status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
+        status_of(fetch(&mut client, request, &framed(&say("x"))).await).await;
         let mut held = Vec::new();
         for _ in 0..3 {
             let request = grpc(STREAM).body(()).unwrap();
-            held.push(ask(&mut client, request, &framed(&say("hold:600000:3"))).await);
+            held.push(fetch(&mut client, request, &framed(&say("hold:600000:3"))).await);
         }
         let waits = tokio::time::timeout(Duration::from_millis(200), client.clone().ready());
         let request = grpc(SEND).body(()).unwrap();
@@ -941,8 +941,8 @@ fn first_content_type_decides_how_a_body_is_read() {
             stream.send_data(body.into(), false).unwrap();
             // A round trip after the first piece: the server has it.
             let card = Request::get("http://test.example/.well-known/agent-card.json");
-            let (behind, _) = client.send_request(card.body(()).unwrap(), true).unwrap();
-            assert_eq!(behind.await.unwrap().status(), 200);
+            let (after, _) = client.send_request(card.body(()).unwrap(), true).unwrap();
+            assert_eq!(after.await.unwrap().status(), 200);
             let _ = stream.send_data(rest_of_it.into(), true);
             let answer = rest(response.await.unwrap()).await;
             let text = String::from_utf8(answer.1).unwrap();
@@ -1057,11 +1057,11 @@ fn connection_with_most_unread_output_is_reset() {
         for _ in 0..7 {
             let request = grpc(SEND).body(()).unwrap();
             greedy = greedy.ready().await.unwrap();
-            unread.push(ask(&mut greedy, request, &framed(&say(&words))).await);
+            unread.push(fetch(&mut greedy, request, &framed(&say(&words))).await);
         }
         let request = post("application/json", "/").body(()).unwrap();
         let body = rpc("SendMessage", &params(&words));
-        let (_, body, _) = rest(ask(&mut victim, request, &body).await).await;
+        let (_, body, _) = rest(fetch(&mut victim, request, &body).await).await;
         assert!(body.len() > 2 * words.len());
         let end = tokio::time::timeout(PATIENCE, greedy_end).await.unwrap().unwrap();
         let error = end.unwrap_err();
@@ -1074,7 +1074,7 @@ fn connection_with_most_unread_output_is_reset() {
 /// Overlapping calls of one connection, which always holds some bytes, but none for long.
 struct Busy {
     client: SendRequest<Bytes>,
-    under_way: Vec<(h2::client::ResponseFuture, h2::SendStream<Bytes>, Bytes)>,
+    in_flight: Vec<(h2::client::ResponseFuture, h2::SendStream<Bytes>, Bytes)>,
     answers: Vec<tokio::task::JoinHandle<usize>>,
 }
 
@@ -1084,13 +1084,14 @@ impl Busy {
         if round.is_multiple_of(3) {
             let request = post("application/json", "/").body(()).unwrap();
             let (response, stream) = self.client.send_request(request, false).unwrap();
-            self.under_way.push((response, stream, body.clone()));
+            self.in_flight.push((response, stream, body.clone()));
         }
-        for (_, stream, left) in &mut self.under_way {
-            let piece = left.split_to(left.len().min(body.len() / 12));
-            stream.send_data(piece, left.is_empty()).unwrap();
+        for (_, stream, remaining) in &mut self.in_flight {
+            let piece = remaining.split_to(remaining.len().min(body.len() / 12));
+            stream.send_data(piece, remaining.is_empty()).unwrap();
         }
-        for (response, ..) in self.under_way.extract_if(.., |(.., left)| left.is_empty()) {
+        for (response, ..) in self.in_flight.extract_if(.., |(.., remaining)| remaining.is_empty())
+        {
             let answer = async { rest(response.await.unwrap()).await.1.len() };
             self.answers.push(tokio::spawn(answer));
         }
@@ -1119,13 +1120,13 @@ fn stalled_readers_are_reset_before_active_connections() {
         tokio::spawn(connection);
         let request = post("application/json", "/").body(()).unwrap();
         let large = rpc("SendMessage", &params(&"x".repeat(225_000)));
-        let (_, task, _) = rest(ask(&mut client, request, &large).await).await;
+        let (_, task, _) = rest(fetch(&mut client, request, &large).await).await;
         let task: Value = serde_json::from_slice(&task).unwrap();
         let get = rpc("GetTask", &json!({ "id": task["result"]["task"]["id"] }));
         let get = [head(get.len()).as_bytes(), &get].concat();
 
         let words = Bytes::from(rpc("SendMessage", &params(&"x".repeat(60_000))));
-        let mut busy = Busy { client, under_way: Vec::new(), answers: Vec::new() };
+        let mut busy = Busy { client, in_flight: Vec::new(), answers: Vec::new() };
         // Its answer is short, so only the body takes memory.
         let upload = rpc("Unknown", &params(&"x".repeat(200_000)));
         let mut slow = tokio::net::TcpStream::connect(addr).await.unwrap();
@@ -1156,7 +1157,7 @@ fn stalled_readers_are_reset_before_active_connections() {
 }
 
 /// Makes calls wait while more than 80,000 bytes of answers are unread.
-fn wait_behind_80_kb(limits: &mut Limits) {
+fn wait_after_80_kb(limits: &mut Limits) {
     limits.output_bytes_max = 40_000;
     limits.answer_bytes_max = 40_000;
 }
@@ -1164,13 +1165,13 @@ fn wait_behind_80_kb(limits: &mut Limits) {
 /// The number of tasks.
 async fn tasks(client: &mut SendRequest<Bytes>) -> Value {
     let request = post("application/json", "/").body(()).unwrap();
-    let (_, body, _) = rest(ask(client, request, &rpc("ListTasks", &json!({}))).await).await;
+    let (_, body, _) = rest(fetch(client, request, &rpc("ListTasks", &json!({}))).await).await;
     serde_json::from_slice::<Value>(&body).unwrap()["result"]["totalSize"].clone()
 }
 
 #[test]
 fn calls_wait_while_their_connection_has_unread_answers() {
-    let rig = Rig::limited(wait_behind_80_kb);
+    let rig = Rig::limited(wait_after_80_kb);
     let words = "x".repeat(50_000);
     let calls = [
         (grpc(SEND), framed(&say(&words))),
@@ -1182,7 +1183,7 @@ fn calls_wait_while_their_connection_has_unread_answers() {
             let mut client = connect(rig.0.addrs()[0]).await;
             let request = request.body(()).unwrap();
             // Its window of 64 KiB holds back a part of the answer, which has over 100 KB.
-            let first = ask(&mut client, request.clone(), &message).await;
+            let first = fetch(&mut client, request.clone(), &message).await;
             let mut waiting = JoinSet::new();
             for _ in 0..9 {
                 let (response, mut stream) = client.send_request(request.clone(), false).unwrap();
@@ -1191,7 +1192,7 @@ fn calls_wait_while_their_connection_has_unread_answers() {
             }
             // Once this is answered, the server has seen all that came before it.
             let check = grpc("/grpc.health.v1.Health/Check").body(()).unwrap();
-            ask(&mut client, check, &[0; 5]).await;
+            fetch(&mut client, check, &[0; 5]).await;
             assert_eq!(tasks(&mut observer).await, json!(10 * round + 1));
             waiting.spawn(async move { rest(first).await.1.len() });
             let lengths = tokio::time::timeout(PATIENCE, waiting.join_all()).await.unwrap();
@@ -1205,7 +1206,7 @@ fn calls_wait_while_their_connection_has_unread_answers() {
 #[test]
 fn call_waiting_for_slowly_read_answers_is_refused() {
     let rig = Rig::limited(|limits| {
-        wait_behind_80_kb(limits);
+        wait_after_80_kb(limits);
         (limits.write_stall_ms, limits.write_progress_bytes_min) = (1_000, 1);
     });
     run(async {
@@ -1217,7 +1218,7 @@ fn call_waiting_for_slowly_read_answers_is_refused() {
         let mut client = client.ready().await.unwrap();
         let request = || post("application/json", "/").body(()).unwrap();
         let long = rpc("SendMessage", &params(&"x".repeat(50_000)));
-        let mut body = ask(&mut client, request(), &long).await.into_body();
+        let mut body = fetch(&mut client, request(), &long).await.into_body();
         let mut waiting = Vec::new();
         for (request, message) in [
             (request(), rpc("SendMessage", &params("hello"))),
@@ -1258,7 +1259,7 @@ fn call_waiting_for_slowly_read_answers_is_refused() {
 #[test]
 fn started_call_is_answered_despite_unread_answers() {
     let rig = Rig::limited(|limits| {
-        wait_behind_80_kb(limits);
+        wait_after_80_kb(limits);
         limits.drain_ms = 300;
     });
     run(async {
@@ -1269,7 +1270,7 @@ fn started_call_is_answered_despite_unread_answers() {
         stream.send_data(rpc("SendMessage", &params("hold:60000:3")).into(), true).unwrap();
         while tasks(&mut observer).await != json!(1) {}
         let unread = rpc("SendMessage", &params(&"x".repeat(50_000)));
-        let unread = ask(&mut client, request, &unread).await;
+        let unread = fetch(&mut client, request, &unread).await;
         rig.0.shutdown();
         assert_eq!(tokio::time::timeout(PATIENCE, held).await.unwrap().unwrap().status(), 503);
         drop(unread);
@@ -1279,7 +1280,7 @@ fn started_call_is_answered_despite_unread_answers() {
 
 #[test]
 fn unread_streams_delay_no_call() {
-    let rig = Rig::limited(wait_behind_80_kb);
+    let rig = Rig::limited(wait_after_80_kb);
     let events = "stream:1000";
     let streams = [
         (grpc(STREAM), framed(&say(events))),
@@ -1292,10 +1293,10 @@ fn unread_streams_delay_no_call() {
             let request = request.body(()).unwrap();
             let mut unread = Vec::new();
             for _ in 0..4 {
-                unread.push(ask(&mut client, request.clone(), &message).await);
+                unread.push(fetch(&mut client, request.clone(), &message).await);
             }
             let call = grpc(SEND).body(()).unwrap();
-            ask(&mut client, call, &framed(&say("hello"))).await;
+            fetch(&mut client, call, &framed(&say("hello"))).await;
             assert_eq!(tasks(&mut observer).await, json!(5 * (round + 1)));
         }
         assert_serves(&rig).await;
@@ -1361,8 +1362,8 @@ fn drain_answers_running_call_and_closes_the_connection() {
         stream.send_data(framed(&say("hold:1000:3")).into(), true).unwrap();
         // A round trip after it on the same connection: the server has it.
         let card = Request::get("http://test.example/.well-known/agent-card.json");
-        let (behind, _) = client.send_request(card.body(()).unwrap(), true).unwrap();
-        assert_eq!(behind.await.unwrap().status(), 200);
+        let (after, _) = client.send_request(card.body(()).unwrap(), true).unwrap();
+        assert_eq!(after.await.unwrap().status(), 200);
         rig.0.shutdown();
         // A running call is answered; then the connection ends by itself.
         assert_eq!(status_of(response.await.unwrap()).await.0, 0);
@@ -1385,7 +1386,7 @@ fn waiting_calls_do_not_exhaust_the_connection_window() {
             stream.send_data(held.clone().into(), true).unwrap();
             waiting.push(response);
         }
-        let late = ask(&mut client, request(), &rpc("GetTask", &json!({ "id": "none" }))).await;
+        let late = fetch(&mut client, request(), &rpc("GetTask", &json!({ "id": "none" }))).await;
         assert_eq!(late.status(), 200);
     });
     rig.0.shutdown();
@@ -1451,7 +1452,7 @@ fn http2_answers_have_cors_fields_for_allowed_origins() {
             ("nothing", 404, get("/nothing"), &[]),
         ] {
             let request = request.header("origin", APP).body(()).unwrap();
-            let answer = ask(&mut client, request, body).await;
+            let answer = fetch(&mut client, request, body).await;
             let head = answer.headers();
             assert_eq!(answer.status(), status, "{what}");
             assert_eq!(head["access-control-allow-origin"], APP, "{what}");
@@ -1467,7 +1468,7 @@ fn http2_answers_have_cors_fields_for_allowed_origins() {
         assert_eq!(answer.status(), 413);
         assert_eq!(answer.headers()["access-control-allow-origin"], APP);
         let evil = get("/.well-known/agent-card.json").header("origin", "https://evil");
-        let answer = ask(&mut client, evil.body(()).unwrap(), b"").await;
+        let answer = fetch(&mut client, evil.body(()).unwrap(), b"").await;
         assert!(!answer.headers().contains_key("access-control-allow-origin"));
     });
 }

@@ -14,7 +14,7 @@ use crate::grpc_client::{V1, say, task};
 mod example;
 
 /// The answer to one HTTP/1.1 request.
-async fn ask(addr: std::net::SocketAddr, head: &str, body: &str) -> String {
+async fn request(addr: std::net::SocketAddr, head: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     let length = body.len();
     let request = format!(
@@ -50,7 +50,7 @@ fn every_binding_is_served_below_hyper() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::task::spawn_local(example::serve(listener));
-        let card = ask(addr, "GET /.well-known/agent-card.json", "").await;
+        let card = request(addr, "GET /.well-known/agent-card.json", "").await;
         assert!(card.starts_with("HTTP/1.1 200 ") && card.contains("\"name\":\"echo\""), "{card}");
         let message = |text: &str| {
             format!(
@@ -61,14 +61,14 @@ fn every_binding_is_served_below_hyper() {
             let params = message(text);
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
         };
-        let sent = ask(addr, "POST /", &rpc("SendMessage", "hi")).await;
+        let sent = request(addr, "POST /", &rpc("SendMessage", "hi")).await;
         assert!(sent.contains("TASK_STATE_COMPLETED"), "{sent}");
-        let sent = ask(addr, "POST /message:send", &message("hi")).await;
+        let sent = request(addr, "POST /message:send", &message("hi")).await;
         assert!(sent.contains("TASK_STATE_COMPLETED"), "{sent}");
-        let events = ask(addr, "POST /", &rpc("SendStreamingMessage", "hold:30:3")).await;
+        let events = request(addr, "POST /", &rpc("SendStreamingMessage", "hold:30:3")).await;
         assert!(events.contains("text/event-stream"), "{events}");
         assert!(events.contains("TASK_STATE_COMPLETED"), "{events}");
-        let refused = ask(addr, "GET /a/../b", "").await;
+        let refused = request(addr, "GET /a/../b", "").await;
         assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
 
         assert_grpc_is_served(addr).await;

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf, process::id};
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{Say, V1, post, rpc, say},
+    ask::{OutgoingMessage, V1, post, rpc, say},
     binary::{Binary, eventually},
 };
 
@@ -46,7 +46,7 @@ impl Drop for Folder {
     }
 }
 
-fn ask(server: &Binary, path: &str, method: &str, params: &Value) -> Value {
+fn call(server: &Binary, path: &str, method: &str, params: &Value) -> Value {
     let mut tcp = server.connect();
     tcp.write(&post(path, &[], &rpc(method, params)));
     tcp.reply().result()
@@ -58,20 +58,24 @@ fn idle_task_fails_by_server_limit_or_agent_ttl() {
     let config = folder.0.join("peregrine.toml");
     let server = Binary::start(&["--config", config.to_str().unwrap()]);
     // The call waits for a task without an event for a minute.
-    let task = ask(&server, "/", V1.send(), &V1.params(say("hold:60000:1")))["task"].clone();
+    let task = call(&server, "/", V1.send(), &V1.params(say("hold:60000:1")))["task"].clone();
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     let why = &task["status"]["message"]["parts"][0]["text"];
     assert_eq!(why, "failed: no event for 200 ms (unfinished_idle_ms)");
     let quick = "/agents/quick";
-    let asked = ask(&server, quick, V1.send(), &V1.params(say("hi")))["task"].clone();
-    assert_eq!(asked["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
-    let id = json!({ "id": asked["id"] });
-    let state = || ask(&server, quick, V1.get(), &id)["status"].clone();
+    let paused = call(&server, quick, V1.send(), &V1.params(say("hi")))["task"].clone();
+    assert_eq!(paused["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+    let id = json!({ "id": paused["id"] });
+    let state = || call(&server, quick, V1.get(), &id)["status"].clone();
     eventually("it fails", || state()["state"] == "TASK_STATE_FAILED");
     let why = "failed: no event for 100 ms (input_required_ttl_ms)";
     assert_eq!(state()["message"]["parts"][0]["text"], why);
     // A late message is refused like any message to a finished task.
-    let late = Say { task: asked["id"].as_str(), text: "this one", ..Say::default() };
+    let late = OutgoingMessage {
+        task: paused["id"].as_str(),
+        text: "this one",
+        ..OutgoingMessage::default()
+    };
     let mut tcp = server.connect();
     tcp.write(&post(quick, &[], &rpc(V1.send(), &V1.params(late))));
     assert!(tcp.reply().json()["error"]["code"].is_number());

@@ -36,7 +36,7 @@ type Answer = (Vec<u8>, bool);
 struct Issuer {
     addr: SocketAddr,
     answer: Arc<Mutex<Answer>>,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Issuer {
@@ -44,27 +44,27 @@ impl Issuer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let answer = Arc::<Mutex<Answer>>::default();
-        let asked = Arc::<Mutex<Vec<String>>>::default();
-        let (says, heard) = (Arc::clone(&answer), Arc::clone(&asked));
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let (next_answer, recorded) = (Arc::clone(&answer), Arc::clone(&requests));
         thread::spawn(move || {
             for peer in listener.incoming() {
-                let (says, heard) = (Arc::clone(&says), Arc::clone(&heard));
-                thread::spawn(move || serve(peer.unwrap(), &says, &heard));
+                let (next_answer, recorded) = (Arc::clone(&next_answer), Arc::clone(&recorded));
+                thread::spawn(move || serve(peer.unwrap(), &next_answer, &recorded));
             }
         });
-        Issuer { addr, answer, asked }
+        Issuer { addr, answer, requests }
     }
 
-    fn says(&self, answer: impl Into<Vec<u8>>) {
+    fn set_answer(&self, answer: impl Into<Vec<u8>>) {
         *self.answer.lock().unwrap() = (answer.into(), true);
     }
 
     fn has(&self, content: &str) {
-        self.says(ok(content));
+        self.set_answer(ok(content));
     }
 
-    fn asked(&self) -> usize {
-        self.asked.lock().unwrap().len()
+    fn request_count(&self) -> usize {
+        self.requests.lock().unwrap().len()
     }
 
     /// The [`Callers`] that trust it, by its keys at `/keys`.
@@ -85,7 +85,7 @@ fn ok(content: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}", content.len()).into_bytes()
 }
 
-fn serve(mut peer: TcpStream, says: &Mutex<Answer>, heard: &Mutex<Vec<String>>) {
+fn serve(mut peer: TcpStream, next_answer: &Mutex<Answer>, recorded: &Mutex<Vec<String>>) {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -97,8 +97,8 @@ fn serve(mut peer: TcpStream, says: &Mutex<Answer>, heard: &Mutex<Vec<String>>) 
     let head = String::from_utf8(head).unwrap();
     let user_agent = concat!("\r\nUser-Agent: peregrine/", env!("CARGO_PKG_VERSION"), "\r\n");
     assert!(head.contains(user_agent), "{head}");
-    heard.lock().unwrap().push(head.lines().next().unwrap().to_owned());
-    let (answer, closes) = says.lock().unwrap().clone();
+    recorded.lock().unwrap().push(head.lines().next().unwrap().to_owned());
+    let (answer, closes) = next_answer.lock().unwrap().clone();
     _ = peer.write_all(&answer);
     if !closes {
         // Until the client closes.
@@ -198,7 +198,7 @@ fn keys_are_fetched_once_for_all_waiting_callers() {
             assert_eq!((principal.name(), principal.issuer()), ("alice", ISSUER));
         }
     });
-    assert_eq!(*issuer.asked.lock().unwrap(), ["GET /keys HTTP/1.1"]);
+    assert_eq!(*issuer.requests.lock().unwrap(), ["GET /keys HTTP/1.1"]);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn key_rotation_takes_effect_and_unknown_kids_fetch_once() {
     // A new `kid`: the issuer is requested again, and has it now.
     issuer.has(KEYS);
     let admitted = test.check(token()).unwrap();
-    assert_eq!(issuer.asked(), 2);
+    assert_eq!(issuer.request_count(), 2);
     // An unknown `kid`, repeatedly, within a minute and after it.
     let header = base64url(r#"{"alg":"EdDSA","kid":"made-up"}"#);
     let rest = token().split_once('.').unwrap().1;
@@ -221,12 +221,12 @@ fn key_rotation_takes_effect_and_unknown_kids_fetch_once() {
         let refused = test.check(&made_up).unwrap_err();
         assert!(matches!(refused, AuthRefusal::Unavailable { retry_s: 60, .. }), "{refused:?}");
     }
-    assert_eq!(issuer.asked(), 2);
+    assert_eq!(issuer.request_count(), 2);
     test.at(60_001);
     for _ in 0..1_000 {
         assert_eq!(test.check(&made_up).unwrap_err(), unknown);
     }
-    assert_eq!(issuer.asked(), 3);
+    assert_eq!(issuer.request_count(), 3);
     // The key is gone, and with it the callers that it admitted; the other key stays.
     issuer.has(&other_keys());
     test.at(120_002);
@@ -264,19 +264,19 @@ fn invalid_key_answer_is_retried_until_keys_arrive() {
     ];
     thread::scope(|scope| {
         for (bad, problem) in all {
-            scope.spawn(move || asked_again(bad, problem));
+            scope.spawn(move || assert_fetched_again(bad, problem));
         }
     });
 }
 
-fn asked_again(bad: Vec<u8>, problem: &str) {
+fn assert_fetched_again(bad: Vec<u8>, problem: &str) {
     let issuer = Issuer::start();
-    issuer.says(bad);
+    issuer.set_answer(bad);
     let test = Test::of(issuer.callers());
     let refused = test.check(token()).unwrap_err();
     assert!(matches!(refused, AuthRefusal::Unavailable { .. }), "{refused:?}");
-    let said = test.status().problem.unwrap();
-    assert!(said.contains(problem), "{said} for {problem}");
+    let message = test.status().problem.unwrap();
+    assert!(message.contains(problem), "{message} for {problem}");
     // No caller waits for the second attempt, which is made all the same.
     assert!(matches!(test.poll(token()), Poll::Ready(Err(AuthRefusal::Unavailable { .. }))));
     issuer.has(KEYS);
@@ -284,7 +284,7 @@ fn asked_again(bad: Vec<u8>, problem: &str) {
     test.until(|status| status.keys.is_some());
     assert_eq!(test.check(token()).unwrap().principal.name(), "alice");
     // Stale ones are better than none.
-    issuer.says("");
+    issuer.set_answer("");
     test.at(700_000);
     assert_eq!(test.check(token()).unwrap().principal.name(), "alice");
 }
@@ -298,16 +298,16 @@ fn redirect(to: &str) -> Vec<u8> {
 #[test]
 fn dead_or_slow_issuer_gives_auth_unavailable() {
     let dead = Issuer::start();
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let test = Test::of(dead.callers_at(KeyLocation::Jwks(format!("http://{gone}/")), ISSUER));
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let test = Test::of(dead.callers_at(KeyLocation::Jwks(format!("http://{closed}/")), ISSUER));
     assert!(matches!(test.check(token()), Err(AuthRefusal::Unavailable { .. })));
-    assert_eq!(dead.asked(), 0);
+    assert_eq!(dead.request_count(), 0);
     let slow = Issuer::start();
     *slow.answer.lock().unwrap() =
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{".to_vec(), false);
     let test = Test::of(slow.callers());
     assert!(matches!(test.check(token()), Err(AuthRefusal::Unavailable { .. })));
-    assert_eq!(slow.asked(), 1);
+    assert_eq!(slow.request_count(), 1);
 }
 
 #[test]
@@ -322,8 +322,8 @@ fn openid_metadata_locates_the_keys() {
     issuer.has(&document.to_string());
     let test = Test::of(issuer.callers_at(KeyLocation::OpenId, &url));
     test.until(|status| status.keys == Some(5));
-    let asked = ["GET /.well-known/openid-configuration HTTP/1.1", "GET /jwks HTTP/1.1"];
-    assert_eq!(*issuer.asked.lock().unwrap(), asked);
+    let requests = ["GET /.well-known/openid-configuration HTTP/1.1", "GET /jwks HTTP/1.1"];
+    assert_eq!(*issuer.requests.lock().unwrap(), requests);
     // The tokens come from another issuer.
     let refused = AuthRefusal::Wrong("the issuer of the token is not trusted here");
     assert_eq!(test.check(token()).unwrap_err(), refused);

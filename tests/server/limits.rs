@@ -337,13 +337,13 @@ fn buffers_bytes_max() {
 fn the_connection_with_the_largest_buffers_is_cut_first() {
     let flags = ["--workers", "2", "--limit", "buffers_bytes_max=33554432"];
     let server = Binary::start_plain(&flags);
-    let ask = |method: &str, params: &Value| {
+    let send = |method: &str, params: &Value| {
         let mut tcp = server.connect();
         tcp.write(&post("/", &[("Connection", "close")], &rpc(method, params)));
         tcp.reply().json()
     };
     // A task of 3 MB serializes to 6 MB: as message and as artifact.
-    let task = ask(V1.send(), &V1.params(say(&"x".repeat(3_000_000))));
+    let task = send(V1.send(), &V1.params(say(&"x".repeat(3_000_000))));
     let body = rpc("GetTask", &json!({"id": V1.task(&task["result"])["id"]}));
     let request = post("/", &[("Connection", "close")], &body);
     // The observer is served, however much the others have requested without reading.
@@ -353,13 +353,13 @@ fn the_connection_with_the_largest_buffers_is_cut_first() {
         // The server may cut it before the next one connects.
         let _ = reader.stream.write_all(&request);
         readers.push(reader);
-        assert!(ask(V1.send(), &call).to_string().len() > 400_000);
+        assert!(send(V1.send(), &call).to_string().len() > 400_000);
     }
     // So are clients with bodies that take the room that is left.
     let late = post("/", &[], &rpc(V1.send(), &call));
     let mut slow: Vec<_> = (0..100).map(|_| server.connect()).collect();
     slow.iter_mut().for_each(|tcp| tcp.write(&late[..500]));
-    assert!(ask(V1.send(), &call).to_string().len() > 400_000);
+    assert!(send(V1.send(), &call).to_string().len() > 400_000);
     for tcp in &mut slow {
         tcp.write(&late[500..]);
         assert_eq!(tcp.reply().status, 200);

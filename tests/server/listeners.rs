@@ -69,13 +69,13 @@ fn bound_socket_serves_connections_made_before_start() {
 
 /// Reports that a call has come, and answers it when another worker has got one.
 struct Meeting {
-    came: Mutex<Sender<()>>,
+    arrivals: Mutex<Sender<()>>,
     both: Barrier,
 }
 
 impl Agent for Meeting {
     fn start(&self, turn: Turn<'_>) {
-        self.came.lock().unwrap().send(()).unwrap();
+        self.arrivals.lock().unwrap().send(()).unwrap();
         self.both.wait();
         turn.reply(MessageBuf::agent(&PartsBuf::new().text("met")));
     }
@@ -84,8 +84,8 @@ impl Agent for Meeting {
 #[test]
 fn workers_share_one_socket() {
     let (socket, addr) = bound();
-    let (came, hear) = channel();
-    let agent = Meeting { came: Mutex::new(came), both: Barrier::new(2) };
+    let (arrivals, receiver) = channel();
+    let agent = Meeting { arrivals: Mutex::new(arrivals), both: Barrier::new(2) };
     let server = Server::new().agent(Profile::new("a", "b"), agent).allow_host("a.example");
     let _running = server.workers(2).listener(socket).start().unwrap();
     let send = post("/", &[], &rpc(V1.send(), &V1.params(say("hi"))));
@@ -93,7 +93,7 @@ fn workers_share_one_socket() {
         let mut tcp = Tcp::to(addr);
         tcp.write(&send);
         // Its worker waits, so the other worker accepts the next connection.
-        hear.recv_timeout(PATIENCE).expect("a worker that is free takes it");
+        receiver.recv_timeout(PATIENCE).expect("a worker that is free takes it");
         tcp
     });
     clients.iter_mut().for_each(|tcp| assert_eq!(tcp.reply().status, 200));

@@ -95,13 +95,13 @@ fn callers(logs: &str) -> String {
     )
 }
 
-/// Starts a server with this configuration, has `ask` call it, and returns its access lines.
+/// Starts a server with this configuration, has `make_calls` call it, and returns its access lines.
 #[cfg(feature = "auth")]
-fn access_lines(name: &str, text: &str, ask: impl FnOnce(&Binary)) -> Vec<Value> {
+fn access_lines(name: &str, text: &str, make_calls: impl FnOnce(&Binary)) -> Vec<Value> {
     let (path, stderr) = file(name);
     let config = config(name, text);
     let server = Binary::start_with(&["--config", config.to_str().unwrap()], stderr);
-    ask(&server);
+    make_calls(&server);
     end(server);
     std::fs::remove_file(config).unwrap();
     let all = lines(path);
@@ -116,38 +116,38 @@ fn refused_requests_are_logged_despite_sampling() {
     let list = rpc("ListTasks", &Value::Null);
     let send = rpc(V1.send(), &V1.params(say("hi")));
     let text = callers("access = 1000000");
-    let said = access_lines("refused", &text, |server| {
-        let ask = |bytes: &[u8], status| {
+    let logged = access_lines("refused", &text, |server| {
+        let request = |bytes: &[u8], status| {
             let mut tcp = server.connect();
             tcp.write(bytes);
             assert_eq!(tcp.reply().status, status);
         };
         // The first of a million calls has a line.
-        ask(&post("/", &key, &list), 200);
-        ask(&post("/", &[("A2A-Version", "1.0")], &list), 401);
-        ask(&post("/", &wrong, &list), 401);
-        ask(b"GET /nowhere?hush-hush HTTP/1.1\r\nHost: localhost\r\n\r\n", 404);
-        ask(b"GET /agents/hush-hush HTTP/1.1\r\nHost: localhost\r\n\r\n", 404);
-        ask(b"PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405);
-        ask(b"GET / HTTP/1.1\r\nHost: hush-hush.example\r\n\r\n", 421);
+        request(&post("/", &key, &list), 200);
+        request(&post("/", &[("A2A-Version", "1.0")], &list), 401);
+        request(&post("/", &wrong, &list), 401);
+        request(b"GET /nowhere?hush-hush HTTP/1.1\r\nHost: localhost\r\n\r\n", 404);
+        request(b"GET /agents/hush-hush HTTP/1.1\r\nHost: localhost\r\n\r\n", 404);
+        request(b"PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405);
+        request(b"GET / HTTP/1.1\r\nHost: hush-hush.example\r\n\r\n", 421);
         let long = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000000\r\n\r\n";
-        ask(long.as_bytes(), 413);
+        request(long.as_bytes(), 413);
         // Three calls of the quota are left.
-        ask(&post("/", &key, &send), 403);
-        ask(&post("/", &key, &list), 200);
-        ask(&post("/", &key, &list), 200);
-        ask(&post("/", &key, &list), 429);
+        request(&post("/", &key, &send), 403);
+        request(&post("/", &key, &list), 200);
+        request(&post("/", &key, &list), 200);
+        request(&post("/", &key, &list), 429);
     });
-    let statuses: Vec<_> = said.iter().map(|line| line["status"].as_u64().unwrap()).collect();
-    assert_eq!(statuses, [200, 401, 401, 404, 404, 405, 421, 413, 403, 429], "{said:?}");
-    assert!(said.iter().all(|line| line["peer"] == "127.0.0.1"), "{said:?}");
-    let refused = &said[1..];
-    assert!(refused.iter().all(|line| line["reason"].as_str().unwrap().len() > 9), "{said:?}");
-    assert!(!format!("{said:?}").contains("hush-hush"), "{said:?}");
-    assert_eq!(said[2]["reason"], "the API key is unknown");
-    assert_eq!(said[8]["reason"], "missing scope \"a2a:send\"");
-    assert_eq!(said[9]["limit"], "quotas.calls");
-    assert!(said[9]["principal"].is_string() && said[9]["principal"] == said[8]["principal"]);
+    let statuses: Vec<_> = logged.iter().map(|line| line["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [200, 401, 401, 404, 404, 405, 421, 413, 403, 429], "{logged:?}");
+    assert!(logged.iter().all(|line| line["peer"] == "127.0.0.1"), "{logged:?}");
+    let refused = &logged[1..];
+    assert!(refused.iter().all(|line| line["reason"].as_str().unwrap().len() > 9), "{logged:?}");
+    assert!(!format!("{logged:?}").contains("hush-hush"), "{logged:?}");
+    assert_eq!(logged[2]["reason"], "the API key is unknown");
+    assert_eq!(logged[8]["reason"], "missing scope \"a2a:send\"");
+    assert_eq!(logged[9]["limit"], "quotas.calls");
+    assert!(logged[9]["principal"].is_string() && logged[9]["principal"] == logged[8]["principal"]);
 }
 
 #[cfg(feature = "auth")]
@@ -158,41 +158,41 @@ fn refused_request_log_shows_forwarded_client_address() {
     }
     let text = format!("trusted_proxies = [\"127.0.0.1\"]\n{}", callers("access = 1"));
     let forwarded = "X-Forwarded-For: 192.0.2.9, 127.0.0.1";
-    let said = access_lines("forwarded", &text, |server| {
+    let logged = access_lines("forwarded", &text, |server| {
         let url = |path: &str| format!("http://{}{path}", server.addr());
         let large = "x".repeat(17 * 1024 * 1024);
         for version in ["--http1.1", "--http2-prior-knowledge"] {
-            let ask = |path: &str, more: &[&str], status: &str| {
+            let request = |path: &str, more: &[&str], status: &str| {
                 let mut curl = Command::new("curl");
                 curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", version]);
                 curl.args(["-H", forwarded, "-H", "Expect:"]).args(more).arg(url(path));
                 let mut curl = curl.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
                 // The server may refuse it before all of it arrived.
                 let _ = curl.stdin.take().unwrap().write_all(large.as_bytes());
-                let said = curl.wait_with_output().unwrap().stdout;
-                assert_eq!(String::from_utf8_lossy(&said), status, "{path} {more:?}");
+                let output = curl.wait_with_output().unwrap().stdout;
+                assert_eq!(String::from_utf8_lossy(&output), status, "{path} {more:?}");
             };
             let key = format!("X-API-Key: {KEY}");
-            ask("/", &["-d", "{}"], "401");
-            ask("/nowhere", &[], "404");
-            ask("/", &["-H", "Host: other.example"], "421");
-            ask(
+            request("/", &["-d", "{}"], "401");
+            request("/nowhere", &[], "404");
+            request("/", &["-H", "Host: other.example"], "421");
+            request(
                 "/",
                 &["-H", &key, "-H", "Transfer-Encoding: chunked", "-T", "-", "-X", "POST"],
                 "413",
             );
         }
     });
-    let statuses: Vec<_> = said.iter().map(|line| line["status"].as_u64().unwrap()).collect();
-    assert_eq!(statuses, [[401, 404, 421, 413]; 2].concat(), "{said:?}");
-    assert!(said.iter().all(|line| line["peer"] == "192.0.2.9"), "{said:?}");
+    let statuses: Vec<_> = logged.iter().map(|line| line["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [[401, 404, 421, 413]; 2].concat(), "{logged:?}");
+    assert!(logged.iter().all(|line| line["peer"] == "192.0.2.9"), "{logged:?}");
 }
 
 #[cfg(feature = "auth")]
 #[test]
 fn refused_requests_are_logged_or_counted_as_unlogged() {
     let text = callers("access = 1");
-    let said = access_lines("flood", &text, |server| {
+    let logged = access_lines("flood", &text, |server| {
         for _ in 0..3 {
             let mut tcp = server.connect();
             let one = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -203,8 +203,8 @@ fn refused_requests_are_logged_or_counted_as_unlogged() {
         }
     });
     let count = |line: &Value| line["unlogged"].as_u64();
-    let unlogged: u64 = said.iter().filter_map(count).sum();
-    let lines = said.iter().filter(|line| line["status"] == 404).count() as u64;
+    let unlogged: u64 = logged.iter().filter_map(count).sum();
+    let lines = logged.iter().filter(|line| line["status"] == 404).count() as u64;
     assert_eq!((lines + unlogged, lines >= 100), (1_200, true), "{lines} {unlogged}");
 }
 
@@ -214,12 +214,12 @@ fn log_lines_show_principal_name_or_keyed_hash() {
     let key = [("A2A-Version", "1.0"), ("X-API-Key", KEY)];
     let list = post("/", &key, &rpc("ListTasks", &Value::Null));
     let shown = |name: &str, logs: &str| {
-        let said = access_lines(name, &callers(&format!("access = 1\n{logs}")), |server| {
+        let logged = access_lines(name, &callers(&format!("access = 1\n{logs}")), |server| {
             let mut tcp = server.connect();
             tcp.write(&list);
             assert_eq!(tcp.reply().status, 200);
         });
-        said[0]["principal"].as_str().unwrap().to_owned()
+        logged[0]["principal"].as_str().unwrap().to_owned()
     };
     assert_eq!(shown("names", "principal = \"name\""), "alice");
     let under = |key: &str| shown("key", &format!("hash_key = \"{key} of sixteen bytes\""));
@@ -278,12 +278,12 @@ fn operator_changes_are_logged_and_reads_are_not() {
     std::fs::remove_file(config).unwrap();
     let all = lines(path);
     let text = |line: &Value| line["message"].as_str().unwrap_or_default().to_owned();
-    let said: Vec<_> = all.iter().map(text).filter(|text| text.contains("operator")).collect();
+    let texts: Vec<_> = all.iter().map(text).filter(|text| text.contains("operator")).collect();
     let expected = [
         "an operator at 127.0.0.1 (\"key  alice\"): POST /tasks/a%20b/fail: 404",
         "an operator at 127.0.0.1: DELETE /push/dead: 200",
     ];
-    assert_eq!(said, expected, "{all:?}");
+    assert_eq!(texts, expected, "{all:?}");
 }
 
 #[test]
@@ -348,11 +348,11 @@ fn log_lines_for_a_reached_limit_are_rate_limited() {
     drop((tcp, held));
     end(server);
     let all = lines(path);
-    let said = |line: &&Value| {
+    let is_report = |line: &&Value| {
         let message = line["message"].as_str().unwrap_or_default();
         message.starts_with("the limit streams_max was reached")
     };
-    let count = all.iter().filter(said).count();
+    let count = all.iter().filter(is_report).count();
     // Twenty calls take seconds on a busy machine, but never a second each.
     assert!((1..20).contains(&count), "{all:?}");
 }
@@ -385,7 +385,7 @@ fn an_unread_log_delays_no_call() {
     drop(tcp);
     server.terminate();
     assert!(server.wait());
-    let mut said = String::new();
-    reader.read_to_string(&mut said).unwrap();
-    assert!(said.contains("peregrine::access"));
+    let mut output = String::new();
+    reader.read_to_string(&mut output).unwrap();
+    assert!(output.contains("peregrine::access"));
 }

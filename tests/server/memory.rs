@@ -13,7 +13,7 @@ use std::{io::Write, net::TcpStream};
 use peregrine::{agent::echo::Echo, limits::Limits, net::Server};
 
 use crate::support::{
-    ask::{Say, V1, get, post, rpc, say},
+    ask::{OutgoingMessage, V1, get, post, rpc, say},
     binary::{Binary, Tcp, eventually, unread},
     ws,
 };
@@ -70,27 +70,27 @@ fn ping(tcp: &mut Tcp) {
 }
 
 /// Reads the available bytes; true: they answer the PING.
-fn has_answered(tcp: &mut Tcp, came: &mut Vec<u8>) -> bool {
-    has_read(tcp, came, b"the last")
+fn has_answered(tcp: &mut Tcp, received: &mut Vec<u8>) -> bool {
+    has_read(tcp, received, b"the last")
 }
 
 /// Reads the available bytes; true: all bytes so far contain `words`.
-fn has_read(tcp: &mut Tcp, came: &mut Vec<u8>, words: &[u8]) -> bool {
+fn has_read(tcp: &mut Tcp, received: &mut Vec<u8>, words: &[u8]) -> bool {
     use std::io::Read;
     let mut some = [0; 16 * 1024];
     while let Ok(count @ 1..) = tcp.stream.read(&mut some) {
-        came.extend_from_slice(&some[..count]);
+        received.extend_from_slice(&some[..count]);
     }
-    came.windows(words.len()).any(|some| some == words)
+    received.windows(words.len()).any(|some| some == words)
 }
 
 /// Waits until the server has read everything that these connections sent.
 fn settled(watched: &Watched, all: &mut [Tcp]) -> u64 {
     all.iter_mut().for_each(ping);
-    let mut came = vec![Vec::new(); all.len()];
+    let mut received = vec![Vec::new(); all.len()];
     growth(watched, || {
-        let mut each = all.iter_mut().zip(&mut came);
-        each.all(|(tcp, came)| has_answered(tcp, came))
+        let mut each = all.iter_mut().zip(&mut received);
+        each.all(|(tcp, received)| has_answered(tcp, received))
     })
 }
 
@@ -135,11 +135,11 @@ fn refused_http2_connections_stay_within_memory_bound() {
         tcp.write(&[PREFACE, &rest].concat());
         all.push(tcp);
     }
-    let mut came = vec![Vec::new(); all.len()];
+    let mut received = vec![Vec::new(); all.len()];
     all.iter_mut().for_each(|tcp| tcp.stream.set_nonblocking(true).unwrap());
     let grown = growth(&watched, || {
-        let mut each = all.iter_mut().zip(&mut came).skip(1);
-        each.all(|(tcp, came)| has_read(tcp, came, REFUSED))
+        let mut each = all.iter_mut().zip(&mut received).skip(1);
+        each.all(|(tcp, received)| has_read(tcp, received, REFUSED))
     });
     // The cost of a connection that waits for its peer to close.
     assert_within(grown, SLACK_BYTES + refused * 4096);
@@ -207,10 +207,10 @@ fn unfinished_http2_heads_stay_within_memory_bound() {
 /// Reads up to the answer to the PING; false: the connection was reset.
 fn is_let_go_on(tcp: &mut Tcp) -> bool {
     use std::io::Read;
-    let (mut came, mut some) = (Vec::new(), [0; 4096]);
-    while !came.windows(8).any(|some| some == b"go on...") {
+    let (mut received, mut some) = (Vec::new(), [0; 4096]);
+    while !received.windows(8).any(|some| some == b"go on...") {
         match tcp.stream.read(&mut some) {
-            Ok(count @ 1..) => came.extend_from_slice(&some[..count]),
+            Ok(count @ 1..) => received.extend_from_slice(&some[..count]),
             Ok(_) | Err(_) => return false,
         }
     }
@@ -257,10 +257,10 @@ fn partial_http2_requests_stay_within_memory_bound() {
 /// Sends `count` messages one after the other on one connection.
 fn send_all(server: &Binary, count: usize, words: &str) {
     let mut tcp = server.connect();
-    let ask = post("/", &[], &rpc(V1.send(), &V1.params(say(words))));
-    let ahead = (64 * 1024 / ask.len()).clamp(1, 32);
+    let request = post("/", &[], &rpc(V1.send(), &V1.params(say(words))));
+    let ahead = (64 * 1024 / request.len()).clamp(1, 32);
     for _ in 0..count / ahead {
-        tcp.write(&ask.repeat(ahead));
+        tcp.write(&request.repeat(ahead));
         for _ in 0..ahead {
             let reply = tcp.reply();
             assert_eq!(reply.status, 200);
@@ -302,7 +302,8 @@ fn store_with_running_tasks_stays_within_memory_bound() {
         for n in 0..6_000_000 / bytes / 20 {
             let sent = (0..20).map(|at| {
                 let words = if at == n % 20 { "hold:600000:1" } else { "x" };
-                let mut params = V1.params(Say { at_once: true, history: Some(0), ..say(words) });
+                let mut params =
+                    V1.params(OutgoingMessage { at_once: true, history: Some(0), ..say(words) });
                 let pad = "x".repeat(bytes - (n * 20 + at) % 300);
                 params["message"]["metadata"] = serde_json::json!({ "pad": pad });
                 post("/", &[], &rpc(V1.send(), &params))
@@ -401,9 +402,9 @@ fn unread_answer_stays_within_memory_bound() {
     let mut watched = Watched::new(&["answer_bytes_max=4_000_000", "task_bytes_max=4_000_000"]);
     send_all(&watched.server, 60, &"x".repeat(60_000));
     watched.begin();
-    let ask = post("/", &[], &rpc("ListTasks", &serde_json::json!({ "pageSize": 100 })));
+    let request = post("/", &[], &rpc("ListTasks", &serde_json::json!({ "pageSize": 100 })));
     let mut tcp = watched.server.connect();
-    tcp.write(&ask);
+    tcp.write(&request);
     assert!(tcp.read());
     watched.server.assert_lives();
     watched.assert_within(watched.grown(), &[AT_HAND]);
@@ -526,7 +527,7 @@ fn credentials_are_erased_from_memory_after_request() {
     // Far longer than the block of a hash function.
     let token = |name: &str| format!("{name}-{}", "0123456789abcdef".repeat(20));
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("secrets.toml");
-    let [waits, whole, parts, left] = ["waits", "whole", "parts", "left"].map(token);
+    let [waits, whole, parts, unfinished] = ["waits", "whole", "parts", "left"].map(token);
     let digest = ring::digest::digest(&ring::digest::SHA256, parts.as_bytes());
     let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let text = format!("[[auth.bearer_tokens]]\nname = \"a\"\nsha256 = \"{digest}\"\n");
@@ -557,12 +558,12 @@ fn credentials_are_erased_from_memory_after_request() {
         tcp.write(chunks.as_bytes());
         assert_eq!(tcp.reply().status, 200);
     }
-    let mut gone = server.connect();
-    gone.write(&head(card, &left, "").as_bytes()[..400]);
-    server.wait_until_read(&[&gone.stream]);
-    drop(gone);
+    let mut closing = server.connect();
+    closing.write(&head(card, &unfinished, "").as_bytes()[..400]);
+    server.wait_until_read(&[&closing.stream]);
+    drop(closing);
     assert!(holds(server.pid(), &waits[..300]));
-    for secret in [whole, parts, left] {
+    for secret in [whole, parts, unfinished] {
         eventually(&secret[..5], || !holds(server.pid(), &secret[..300]));
     }
 }
@@ -594,18 +595,18 @@ fn cached_tokens_stay_within_memory_bound() {
             }))
         };
         let mut tcp = watched.server.connect();
-        let mut ask = |token: &str| {
+        let mut send = |token: &str| {
             let authorization = format!("Bearer {token}");
             let fields = [("Authorization", &*authorization), ("A2A-Version", "1.0")];
             tcp.write(&post("/", &fields, &rpc("ListTasks", &serde_json::json!({}))));
             assert_eq!(tcp.reply().status, 200);
         };
         // The code paths that serve them have run once.
-        (0..50).for_each(|number| ask(&token(number, 200)));
+        (0..50).for_each(|number| send(&token(number, 200)));
         watched.begin();
         for number in 0..1_500 {
             // Half of them are small, so that all slots are taken.
-            ask(&token(number, if number % 2 == 0 { 200 } else { 2 }));
+            send(&token(number, if number % 2 == 0 { 200 } else { 2 }));
         }
         let grown = watched.grown();
         watched.assert_within(grown, &["credentials and peers"]);

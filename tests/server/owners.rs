@@ -11,9 +11,9 @@ use peregrine::{agent::Extension, limits::Limits, net::Running};
 use serde_json::{Value, json};
 
 use crate::{
-    dead_letters::{HOOK, admin, ask, failing, letters, metric, wait_for_letters, with_push},
+    dead_letters::{HOOK, admin, failing, letters, metric, request, wait_for_letters, with_push},
     support::{
-        ask::{Say, V1, post, rpc, say},
+        ask::{OutgoingMessage, V1, post, rpc, say},
         binary::Tcp,
         callers::ByName,
     },
@@ -32,7 +32,7 @@ impl Callers {
     }
 
     fn params(id: &str, text: &str, webhook: Option<&Receiver>) -> Value {
-        let mut params = V1.params(Say { id, ..say(text) });
+        let mut params = V1.params(OutgoingMessage { id, ..say(text) });
         params["configuration"]["returnImmediately"] = json!(true);
         if let Some(receiver) = webhook {
             let config = json!({ "id": "mine", "url": receiver.url(HOOK) });
@@ -99,7 +99,7 @@ fn new_owner_at_owners_max_evicts_longest_idle_owner() {
     is_back.store(true, SeqCst);
     let before = receiver.all(HOOK).len();
     let replay = format!("/push/dead/{}/replay", all[0]["number"]);
-    assert_eq!(ask(admin, "POST", &replay).json(), json!({ "replayed": 1 }));
+    assert_eq!(request(admin, "POST", &replay).json(), json!({ "replayed": 1 }));
     receiver.wait_for(HOOK, before + 1);
     let posted = receiver.all(HOOK).pop().unwrap();
     assert!(posted.json().to_string().contains(of_ann.as_str().unwrap()), "{posted:?}");

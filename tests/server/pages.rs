@@ -27,7 +27,7 @@ fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\n{LOCAL}\r\n").into_bytes()
 }
 
-fn ask(server: &Binary, request: &[u8]) -> Reply {
+fn send(server: &Binary, request: &[u8]) -> Reply {
     let mut tcp = server.connect();
     tcp.write(request);
     tcp.reply()
@@ -47,7 +47,7 @@ fn calls(method: &str, system: &str, generation: &str, outcome: &str) -> String 
 }
 
 fn metrics(server: &Binary) -> String {
-    let reply = ask(server, &get("/metrics"));
+    let reply = send(server, &get("/metrics"));
     assert_eq!(reply.status, 200);
     assert!(reply.field("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
     assert_eq!(reply.field("cache-control"), Some("no-store"));
@@ -59,11 +59,11 @@ fn metrics_count_each_call_of_every_binding_once() {
     let server = Binary::start(&["--workers", "2"]);
     let version = [("A2A-Version", "1.0")];
     for _ in 0..3 {
-        ask(&server, &post("/", &version, &rpc(V1.send(), &V1.params(say("hi")))));
+        send(&server, &post("/", &version, &rpc(V1.send(), &V1.params(say("hi")))));
     }
-    ask(&server, &post("/", &[], &rpc(V03.send(), &V03.params(say("hi")))));
-    ask(&server, &post("/", &version, &rpc("Nothing", &json!({}))));
-    ask(&server, &get_with("/tasks/none", "A2A-Version: 1.0\r\n"));
+    send(&server, &post("/", &[], &rpc(V03.send(), &V03.params(say("hi")))));
+    send(&server, &post("/", &version, &rpc("Nothing", &json!({}))));
+    send(&server, &get_with("/tasks/none", "A2A-Version: 1.0\r\n"));
     let mut socket = server.connect();
     socket.write(&ws::upgrade("/", "A2A-Version: 1.0\r\n"));
     socket.read_until("\r\n\r\n");
@@ -84,7 +84,7 @@ fn metrics_count_each_call_of_every_binding_once() {
             .header("a2a-version", "1.0");
         // A message that names the task `x`.
         let body = [0, 0, 0, 0, 3, 0x12, 1, b'x'];
-        http2::ask(&mut client, request.body(()).unwrap(), &body).await;
+        http2::fetch(&mut client, request.body(()).unwrap(), &body).await;
     });
     let lines = [
         (calls("SendMessage", "jsonrpc", "1.0", "ok"), 3.0),
@@ -121,23 +121,23 @@ fn metrics_count_each_call_of_every_binding_once() {
 fn proxied_request_gets_no_metrics_or_readiness_details() {
     let server = Binary::start(&[]);
     for field in ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"] {
-        let ask = |path: &str| {
+        let send = |path: &str| {
             let request = format!("GET {path} HTTP/1.1\r\n{LOCAL}{field}\r\n\r\n");
-            ask(&server, request.as_bytes())
+            send(&server, request.as_bytes())
         };
-        assert_eq!(ask("/metrics").status, 403, "{field}");
-        assert_eq!(ask("/healthz").status, 200);
-        let ready = ask("/readyz");
+        assert_eq!(send("/metrics").status, 403, "{field}");
+        assert_eq!(send("/healthz").status, 200);
+        let ready = send("/readyz");
         assert_eq!((ready.status, ready.json()), (200, json!({ "status": "ready" })), "{field}");
     }
-    let ready = ask(&server, &get("/readyz")).json();
+    let ready = send(&server, &get("/readyz")).json();
     assert_eq!(ready["checks"], json!({ "store": "ok", "listeners": "ok" }));
     // The Host check applies here, too.
     for path in ["/healthz", "/readyz", "/metrics"] {
         let other = format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n");
-        assert_eq!(ask(&server, other.as_bytes()).status, 421, "{path}");
+        assert_eq!(send(&server, other.as_bytes()).status, 421, "{path}");
         let posted = post(path, &[], "{}");
-        let reply = ask(&server, &posted);
+        let reply = send(&server, &posted);
         assert_eq!((reply.status, reply.field("allow")), (405, Some("GET, HEAD, OPTIONS")));
     }
 }
@@ -149,7 +149,7 @@ fn pages_are_served_over_http_2() {
         let mut client = http2::connect(server.addr()).await;
         for (path, status) in [("/healthz", 200), ("/readyz", 200), ("/metrics", 200)] {
             let request = Request::get(format!("http://localhost{path}")).body(()).unwrap();
-            let answer = http2::ask(&mut client, request, b"").await;
+            let answer = http2::fetch(&mut client, request, b"").await;
             assert_eq!(answer.status(), status, "{path}");
             assert_eq!(answer.headers()["cache-control"], "no-store");
         }
@@ -162,12 +162,12 @@ fn tenant_and_page_of_the_same_name_are_both_served() {
     let body = V1.params(say("hi")).to_string();
     for name in ["healthz", "readyz", "metrics"] {
         let path = format!("/{name}/message:send");
-        let reply = ask(&server, &post(&path, &[("A2A-Version", "1.0")], &body));
+        let reply = send(&server, &post(&path, &[("A2A-Version", "1.0")], &body));
         assert_eq!(reply.status, 200, "{path} {}", reply.text());
-        let listed = ask(&server, &get_with(&format!("/{name}/tasks"), "A2A-Version: 1.0\r\n"));
+        let listed = send(&server, &get_with(&format!("/{name}/tasks"), "A2A-Version: 1.0\r\n"));
         assert_eq!(listed.json()["totalSize"], 1, "{name}");
-        assert_eq!(ask(&server, &get(&format!("/{name}"))).status, 200);
-        assert_eq!(ask(&server, &get(&format!("/{name}/"))).status, 404);
+        assert_eq!(send(&server, &get(&format!("/{name}"))).status, 200);
+        assert_eq!(send(&server, &get(&format!("/{name}/"))).status, 404);
     }
 }
 
@@ -176,7 +176,7 @@ fn admin_listener_serves_pages_but_no_agent() {
     let server = Binary::start(&["--admin", "127.0.0.1:0"]);
     let admin = server.said("admin").strip_prefix("http://").unwrap().parse().unwrap();
     for path in ["/healthz", "/readyz", "/metrics"] {
-        assert_eq!(ask(&server, &get(path)).status, 404, "{path}");
+        assert_eq!(send(&server, &get(path)).status, 404, "{path}");
         let mut tcp = Tcp::to(admin);
         tcp.write(&get(path));
         assert_eq!(tcp.reply().status, 200, "{path}");
@@ -231,14 +231,14 @@ fn draining_server_reports_not_ready() {
     server.wait_for_tasks(1);
     server.terminate();
     server.wait_until_refused();
-    let ask = |path: &str| {
+    let send = |path: &str| {
         let mut tcp = Tcp::to(admin);
         tcp.write(&get(path));
         tcp.reply()
     };
-    let ready = ask("/readyz");
+    let ready = send("/readyz");
     assert_eq!((ready.status, &ready.json()["status"]), (503, &Value::from("draining")));
-    assert_eq!(ask("/healthz").status, 200);
+    assert_eq!(send("/healthz").status, 200);
     assert_eq!(busy.reply().status, 200);
     assert!(server.wait());
 }

@@ -13,9 +13,9 @@ use socket2::{Domain, Socket, Type};
 
 use crate::{
     grpc_client::{Rig, run, say},
-    http2::{ask, grpc, status_of},
+    http2::{fetch, grpc, status_of},
     support::{
-        ask::{self, Say, V1, get, get_with},
+        ask::{self, OutgoingMessage, V1, get, get_with},
         binary::{PATIENCE, Tcp, eventually, unread},
         callers::ByName,
     },
@@ -79,7 +79,7 @@ fn new_peer_gets_http2_slot_of_peer_with_most() {
         let mut client = client.ready().await.unwrap();
         let request = grpc("/lf.a2a.v1.A2AService/SendMessage").body(()).unwrap();
         let message = crate::http2::framed(&say("hello"));
-        let (status, why) = status_of(ask(&mut client, request, &message).await).await;
+        let (status, why) = status_of(fetch(&mut client, request, &message).await).await;
         assert_eq!((status, why.as_str()), (0, ""));
         // The oldest has ended by GOAWAY with NO_ERROR; the others live.
         let goaway = held[0].read_to_end();
@@ -190,7 +190,7 @@ fn anonymous_callers_share_half_of_push_bytes_max() {
             number += 1;
             let url = format!("https://h{number}.example/");
             let id = format!("m-{number}");
-            let mut params = V1.params(Say { id: &id, ..ask::say("hello") });
+            let mut params = V1.params(OutgoingMessage { id: &id, ..ask::say("hello") });
             params["configuration"]["taskPushNotificationConfig"] =
                 json!({"url": url, "token": "x".repeat(1_500)});
             let fields = [&[("A2A-Version", "1.0")], fields].concat();

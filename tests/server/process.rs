@@ -19,12 +19,12 @@ fn output(args: &[&str]) -> Output {
     Command::new(PATH).args(args).output().unwrap()
 }
 
-/// Asserts the exit code, and one line on stderr that contains `said`.
-fn assert_refused(args: &[&str], code: i32, said: &str) {
+/// Asserts the exit code, and one line on stderr that contains `text`.
+fn assert_refused(args: &[&str], code: i32, text: &str) {
     let output = output(args);
     let line = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(code), "{args:?}: {line}");
-    assert!(line.contains(said) && line.lines().count() == 1, "{args:?}: {line}");
+    assert!(line.contains(text) && line.lines().count() == 1, "{args:?}: {line}");
     assert!(output.stdout.is_empty());
 }
 
@@ -61,7 +61,7 @@ pub fn response(reader: &mut impl BufRead) -> (String, Vec<u8>) {
     (head, body)
 }
 
-pub fn ask(stream: &TcpStream, request: &[u8]) -> (String, Vec<u8>) {
+pub fn exchange(stream: &TcpStream, request: &[u8]) -> (String, Vec<u8>) {
     let mut stream = stream;
     stream.write_all(request).unwrap();
     response(&mut BufReader::new(stream))
@@ -71,18 +71,18 @@ pub fn ask(stream: &TcpStream, request: &[u8]) -> (String, Vec<u8>) {
 fn help_and_version_flags_print_text_and_exit_0() {
     let help = "Usage: peregrine";
     let version = concat!("peregrine ", env!("CARGO_PKG_VERSION"), "\n");
-    for (flag, said) in
+    for (flag, text) in
         [("--help", help), ("-h", help), ("--version", version), ("-v", version), ("-V", version)]
     {
         for args in [vec![flag], vec!["serve", flag]] {
             let output = output(&args);
             assert!(output.status.success() && output.stderr.is_empty());
-            assert!(String::from_utf8(output.stdout).unwrap().contains(said), "{args:?}");
+            assert!(String::from_utf8(output.stdout).unwrap().contains(text), "{args:?}");
         }
     }
-    let asked = output(&["help", "serve"]);
-    assert!(asked.status.success());
-    assert_eq!(asked.stdout, output(&["serve", "--help"]).stdout);
+    let help_serve = output(&["help", "serve"]);
+    assert!(help_serve.status.success());
+    assert_eq!(help_serve.stdout, output(&["serve", "--help"]).stdout);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn invalid_flags_print_one_line_and_exit_2() {
     let script = std::env::temp_dir().join(format!("peregrine-{}.toml", std::process::id()));
     std::fs::write(&script, "[[rule]\nwhen = 3\n").unwrap();
     let bad_script = format!("script:{}", script.display());
-    for (args, said) in [
+    for (args, text) in [
         (vec![], "peregrine serve"),
         (vec!["srve"], "srve"),
         (vec!["serve", "--lisen", "x"], "did you mean --listen?"),
@@ -114,15 +114,15 @@ fn invalid_flags_print_one_line_and_exit_2() {
         (vec!["serve", "--agent", "a=a2a:b"], "--agent: \"b\": not an absolute URL"),
         (vec!["serve", "--listen", "127.0.0.1:0", "--mount", "/x=standard:bob"], "bob"),
     ] {
-        assert_refused(&args, 2, said);
+        assert_refused(&args, 2, text);
     }
     std::fs::remove_file(script).unwrap();
 }
 
 #[test]
 fn port_in_use_prints_one_line_and_exits_1() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = taken.local_addr().unwrap().to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
     for workers in ["1", "2"] {
         assert_refused(&["serve", "--listen", &addr, "--workers", workers], 1, "port is in use");
     }
@@ -282,8 +282,8 @@ fn first_signal_lets_running_calls_complete() {
 
 #[test]
 fn drain_timeout_logs_waiting_calls_and_lost_tasks() {
-    let said = std::env::temp_dir().join(format!("peregrine-drain-{}", std::process::id()));
-    let stderr = File::create(&said).unwrap();
+    let path = std::env::temp_dir().join(format!("peregrine-drain-{}", std::process::id()));
+    let stderr = File::create(&path).unwrap();
     let mut server = Binary::start_with(&["--limit", "drain_ms=200"], stderr.into());
     let mut busy = connect(&server);
     busy.write_all(&send_message("hold:60000:2")).unwrap();
@@ -296,7 +296,7 @@ fn drain_timeout_logs_waiting_calls_and_lost_tasks() {
     assert!(String::from_utf8(body).unwrap().contains(r#""metadata":{"taskId":""#));
     drop(busy);
     assert_eq!(server.exit_code(), Some(0));
-    let text = std::fs::read_to_string(&said).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
     // On a busy machine the agent may block its worker, which is logged too.
     let lines: Vec<&str> = text.lines().filter(|line| !line.contains("held up")).collect();
     let [begin, end] = lines[..] else { panic!("{text}") };
@@ -311,7 +311,7 @@ fn drain_timeout_logs_waiting_calls_and_lost_tasks() {
     assert_eq!(begin, format!("draining, for 0.2 s at most: {what}"));
     let what = "1 waiting call, 0 streams cut; 1 unfinished task lost";
     assert_eq!(message(end), format!("the drain timed out after 0.2 s: {what}"));
-    std::fs::remove_file(said).unwrap();
+    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
@@ -330,15 +330,15 @@ fn second_signal_exits_immediately_with_1() {
 
 #[test]
 fn sighup_without_tls_or_config_is_logged_and_ignored() {
-    let said = std::env::temp_dir().join(format!("peregrine-hup-{}", std::process::id()));
-    let mut server = Binary::start_with(&[], File::create(&said).unwrap().into());
+    let path = std::env::temp_dir().join(format!("peregrine-hup-{}", std::process::id()));
+    let mut server = Binary::start_with(&[], File::create(&path).unwrap().into());
     server.signal("-HUP");
     eventually("it says so", || {
-        std::fs::read_to_string(&said).unwrap().contains("nothing to read again")
+        std::fs::read_to_string(&path).unwrap().contains("nothing to read again")
     });
     assert!(server.runs());
     server.assert_lives();
-    std::fs::remove_file(said).unwrap();
+    std::fs::remove_file(path).unwrap();
 }
 
 /// ADR 0012; only Linux from 5.0 on has the line.
@@ -346,8 +346,8 @@ fn sighup_without_tls_or_config_is_logged_and_ignored() {
 fn huge_pages_are_off_unless_allocator_variable_is_set() {
     let usual = Binary::start(&[]).status("THP_enabled");
     assert!(usual.as_deref().is_none_or(|enabled| enabled == "0"), "{usual:?}");
-    let told = Binary::start_with_variable("MIMALLOC_ALLOW_THP", "1").status("THP_enabled");
-    assert!(told.as_deref().is_none_or(|enabled| enabled == "1"), "{told:?}");
+    let configured = Binary::start_with_variable("MIMALLOC_ALLOW_THP", "1").status("THP_enabled");
+    assert!(configured.as_deref().is_none_or(|enabled| enabled == "1"), "{configured:?}");
 }
 
 #[test]
@@ -356,10 +356,10 @@ fn the_extended_card_is_served_with_a_warning() {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stderr-{is_warned}"));
         let server = Binary::start_with(&flags, File::create(&path).unwrap().into());
         let request = b"GET /extendedAgentCard HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        let (head, _) = ask(&connect(&server), request);
+        let (head, _) = exchange(&connect(&server), request);
         assert_eq!(head.starts_with("HTTP/1.1 200 "), is_warned, "{head}");
-        let said = std::fs::read_to_string(path).unwrap();
-        let warnings = said.lines().filter(|line| line.contains("warning: --extended-card"));
-        assert_eq!(warnings.count(), usize::from(is_warned), "{said}");
+        let stderr = std::fs::read_to_string(path).unwrap();
+        let warnings = stderr.lines().filter(|line| line.contains("warning: --extended-card"));
+        assert_eq!(warnings.count(), usize::from(is_warned), "{stderr}");
     }
 }

@@ -6,7 +6,7 @@ use peregrine::gateway::lines::VERSION;
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{Say, V1, post, rpc, say, text_of},
+    ask::{OutgoingMessage, V1, post, rpc, say, text_of},
     binary::{Binary, Tcp, eventually},
 };
 
@@ -68,8 +68,8 @@ impl Program {
         line
     }
 
-    fn send(&self, said: Say<'_>) -> Value {
-        self.call(V1.send(), &V1.params(said)).reply().result()
+    fn send(&self, message: OutgoingMessage<'_>) -> Value {
+        self.call(V1.send(), &V1.params(message)).reply().result()
     }
 
     /// The direct message that answers this text.
@@ -89,7 +89,7 @@ impl Drop for Program {
     }
 }
 
-fn said(task: &Value) -> &str {
+fn status_text(task: &Value) -> &str {
     text_of(&task["status"]["message"])
 }
 
@@ -156,7 +156,7 @@ fn user_answer_continues_the_input_required_task() {
     let task = program.task("ask");
     assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
     let id = task["id"].as_str();
-    let task = program.send(Say { task: id, id: "m2", ..say("large") })["task"].clone();
+    let task = program.send(OutgoingMessage { task: id, id: "m2", ..say("large") })["task"].clone();
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
     let turn = &task["artifacts"][0]["parts"][0]["data"];
     assert_eq!((&turn["state"], &turn["taskId"]), (&json!("input-required"), &task["id"]));
@@ -198,7 +198,7 @@ fn tasks_of_exited_program_fail_and_program_is_restarted() {
     let mut line = program.call(V1.stream(), &V1.params(say("wait")));
     line.read_until("TASK_STATE_WORKING");
     let task = program.task("die");
-    assert_eq!(said(&task), "the program ended with exit status: 3: broken");
+    assert_eq!(status_text(&task), "the program ended with exit status: 3: broken");
     line.read_until("the program ended with exit status: 3: broken");
     assert_ne!(program.answer("pid"), first);
 }
@@ -208,7 +208,7 @@ fn each_task_of_crashing_program_fails_with_exit_status() {
     let server = Binary::start(&["--agent", "lines=exec+jsonl:false"]);
     let program = Program { server, file: PathBuf::new() };
     for _ in 0..3 {
-        assert_eq!(said(&program.task("hi")), "the program ended with exit status: 1");
+        assert_eq!(status_text(&program.task("hi")), "the program ended with exit status: 1");
     }
 }
 
@@ -216,7 +216,7 @@ fn each_task_of_crashing_program_fails_with_exit_status() {
 fn noise_lines_are_skipped_and_invalid_events_fail_task() {
     let program = Program::start("noise", "");
     assert_eq!(program.answer("noise"), "after noise");
-    let text = said(&program.task("wrong")).to_owned();
+    let text = status_text(&program.task("wrong")).to_owned();
     assert!(text.contains("unknown state \"tired\""), "{text}");
     assert_eq!(program.answer("direct"), "hello");
 }
@@ -226,7 +226,7 @@ fn silent_program_is_killed_only_during_a_turn() {
     let program = Program::start("silent", "silence_ms = \"100ms\"");
     let first = program.answer("pid");
     let task = program.task("silent");
-    assert_eq!(said(&task), "the program wrote nothing for 100 ms");
+    assert_eq!(status_text(&task), "the program wrote nothing for 100 ms");
     // Silence without a turn is fine: the process started since then answers.
     let second = program.answer("pid");
     assert_ne!(second, first);
@@ -238,7 +238,7 @@ fn silent_program_is_killed_only_during_a_turn() {
 fn program_that_closes_its_output_is_replaced() {
     let program = Program::start("close", "");
     let first = program.answer("pid");
-    assert_eq!(said(&program.task("close")), "the program closed its output");
+    assert_eq!(status_text(&program.task("close")), "the program closed its output");
     assert_ne!(program.answer("pid"), first);
 }
 
@@ -248,7 +248,7 @@ fn too_long_output_line_fails_the_task() {
     let server = Binary::start(&["--agent", &format!("exec+jsonl:{long}")]);
     let program = Program { server, file: PathBuf::new() };
     let task = program.task("hi");
-    assert_eq!(said(&task), "the program wrote a line of more than 4194304 bytes");
+    assert_eq!(status_text(&task), "the program wrote a line of more than 4194304 bytes");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn has(program: &str) -> bool {
 fn example_agents_return_the_expected_output() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/examples/agents");
     let file = json!([{"raw": "aGVsbG8=", "filename": "a.txt"}]);
-    for (kind, interpreter, script, parts, said) in [
+    for (kind, interpreter, script, parts, expected) in [
         ("exec", "sh", "shout.sh", json!([{"text": "hi"}]), "HI!"),
         ("exec+jsonl", "sh", "lines.sh", json!([{"text": "hi"}]), "up for"),
         ("exec+jsonl", "python3", "stream.py", json!([{"text": "a b"}]), r#"{"text":"b "}"#),
@@ -309,6 +309,6 @@ fn example_agents_return_the_expected_output() {
         let program = Program { server, file };
         let params = json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": parts}});
         let reply = program.call(V1.send(), &params).reply();
-        assert!(reply.text().contains(said), "{script}: {}", reply.text());
+        assert!(reply.text().contains(expected), "{script}: {}", reply.text());
     }
 }

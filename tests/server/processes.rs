@@ -252,7 +252,11 @@ fn message_beyond_the_process_queue_is_refused() {
 fn a_second_message_to_a_running_program_is_refused() {
     let server = serve(SLEEPER);
     let (_line, id, _) = begun(&server);
-    let params = V1.params(crate::support::ask::Say { task: Some(&id), id: "m2", ..say("more") });
+    let params = V1.params(crate::support::ask::OutgoingMessage {
+        task: Some(&id),
+        id: "m2",
+        ..say("more")
+    });
     let reply = call(&server, V1.send(), &params).reply();
     assert!(reply.text().contains("one message per task"), "{}", reply.text());
 }

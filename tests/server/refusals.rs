@@ -50,7 +50,7 @@ impl Small {
     }
 
     /// Sends bytes on a connection of their own, and waits for the answer.
-    fn tell(&self, bytes: &[u8]) {
+    fn exchange(&self, bytes: &[u8]) {
         let mut tcp = self.connect();
         tcp.write(bytes);
         tcp.read_first();
@@ -71,11 +71,11 @@ impl Small {
 
     /// Asserts that `provoke` causes one refusal by this limit, and no other.
     fn assert_counted(&self, limit: &str, provoke: &dyn Fn(&Small)) {
-        let mut wanted = self.refused();
-        *wanted.entry(limit.to_owned()).or_default() += 1;
+        let mut expected = self.refused();
+        *expected.entry(limit.to_owned()).or_default() += 1;
         provoke(self);
-        eventually(limit, || self.refused().get(limit) == wanted.get(limit));
-        assert_eq!(self.refused(), wanted, "{limit}");
+        eventually(limit, || self.refused().get(limit) == expected.get(limit));
+        assert_eq!(self.refused(), expected, "{limit}");
     }
 }
 
@@ -87,7 +87,7 @@ fn case(limit: &'static str, provoke: impl Fn(&Small) + 'static) -> Case {
 
 fn bytes(limit: &'static str, bytes: impl Into<Vec<u8>>) -> Case {
     let bytes = bytes.into();
-    case(limit, move |small| small.tell(&bytes))
+    case(limit, move |small| small.exchange(&bytes))
 }
 
 fn send(body: &str) -> Vec<u8> {
@@ -364,7 +364,7 @@ fn every_refusing_limit_has_a_test_case() {
     let cases: Vec<_> = cases.collect();
     let held = held();
     let provoked = cases.iter().chain(held.iter().map(|(.., case)| case)).map(|(limit, _)| *limit);
-    let known: BTreeSet<String> = provoked.chain(ELSEWHERE).map(str::to_owned).collect();
-    let missing: Vec<_> = names.difference(&known).collect();
+    let tested: BTreeSet<String> = provoked.chain(ELSEWHERE).map(str::to_owned).collect();
+    let missing: Vec<_> = names.difference(&tested).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{Say, V1, post, rpc, say},
+    ask::{OutgoingMessage, V1, post, rpc, say},
     binary::{Binary, Tcp},
 };
 
@@ -24,7 +24,7 @@ fn repeated_send_is_detected_despite_flood_by_other_caller() {
     std::fs::write(&config, format!("{limits}{}", keys.concat())).unwrap();
     let server = Binary::start(&["--config", config.to_str().unwrap()]);
     let mut tcp = server.connect();
-    let call = |id: &str| rpc(V1.send(), &V1.params(Say { id, ..say("hi") }));
+    let call = |id: &str| rpc(V1.send(), &V1.params(OutgoingMessage { id, ..say("hi") }));
     let (victim, attacker) = ("key-of-victim-0123456789", "key-of-attacker-0123456789");
     let first = send(&mut tcp, victim, &call("mine"));
     assert!(first["result"]["task"]["id"].is_string(), "{first}");
@@ -39,7 +39,7 @@ fn repeated_send_is_detected_despite_flood_by_other_caller() {
     let again = send(&mut tcp, attacker, &call("81-99"));
     assert_eq!(again, send(&mut tcp, attacker, &call("81-99")));
     let id = |answer: Value| answer["result"]["task"]["id"].clone();
-    let (oldest, known) = (id(send(&mut tcp, attacker, &call("0-0"))), json!(null));
-    assert_ne!(oldest, known);
+    let (oldest, missing) = (id(send(&mut tcp, attacker, &call("0-0"))), json!(null));
+    assert_ne!(oldest, missing);
     server.assert_lives();
 }

@@ -18,7 +18,7 @@ use peregrine::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{Say, V1, post, rpc, say},
+    ask::{OutgoingMessage, V1, post, rpc, say},
     binary::{PATIENCE, Tcp, eventually},
 };
 
@@ -64,17 +64,17 @@ fn server() -> Server {
 }
 
 fn send(addr: SocketAddr, agent: &str, text: &str) -> Value {
-    let params = V1.params(Say { at_once: text == "cancel", ..say(text) });
+    let params = V1.params(OutgoingMessage { at_once: text == "cancel", ..say(text) });
     let mut line = Tcp::to(addr);
     line.write(&post(&format!("/agents/{agent}"), &[], &rpc(V1.send(), &params)));
     line.reply().result()
 }
 
 /// A server that reports slow turns to its program.
-fn told() -> (Running, Receiver<SlowTurn>) {
-    let (tell, hear) = channel();
-    let server = server().on_slow_turn(move |slow| tell.send(slow.clone()).unwrap());
-    (server.start().unwrap(), hear)
+fn reporting() -> (Running, Receiver<SlowTurn>) {
+    let (sender, reports) = channel();
+    let server = server().on_slow_turn(move |slow| sender.send(slow.clone()).unwrap());
+    (server.start().unwrap(), reports)
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn slow_turn_callback_names_agent_that_blocked_worker() {
     for (agent, text) in
         [("sleepy", "now"), ("sleepy", "later"), ("sleepy", "cancel"), ("dozing", "now")]
     {
-        let (running, heard) = told();
+        let (running, reports) = reporting();
         let addr = running.addrs()[0];
         let answer = send(addr, agent, text);
         if text == "cancel" {
@@ -91,7 +91,7 @@ fn slow_turn_callback_names_agent_that_blocked_worker() {
             line.write(&post("/agents/sleepy", &[], &rpc(V1.cancel(), &params)));
             assert_eq!(line.reply().result()["id"], params["id"]);
         }
-        let slow = heard.recv_timeout(PATIENCE).unwrap();
+        let slow = reports.recv_timeout(PATIENCE).unwrap();
         assert_eq!(slow.agent, agent, "{text}");
         assert!(slow.ms > 50, "{slow:?}");
         // The next report would come in a minute.
@@ -99,7 +99,7 @@ fn slow_turn_callback_names_agent_that_blocked_worker() {
         send(addr, "echo", "hello");
         running.shutdown();
         running.join();
-        assert!(heard.try_recv().is_err());
+        assert!(reports.try_recv().is_err());
     }
 }
 
@@ -130,9 +130,9 @@ fn a_blocked_worker_is_reported_once_with_its_agent() {
     send(addr, "echo", "hello");
     let pid = server.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    let mut said = String::new();
-    server.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(said.matches("blocked a worker").count(), 1, "{said}");
-    assert!(said.contains("the agent \"sleepy\""), "{said}");
+    let mut output = String::new();
+    server.0.stderr.take().unwrap().read_to_string(&mut output).unwrap();
+    assert_eq!(output.matches("blocked a worker").count(), 1, "{output}");
+    assert!(output.contains("the agent \"sleepy\""), "{output}");
     eventually("the server ends", || server.0.try_wait().unwrap().is_some());
 }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::process::{ask, connect, post, response};
+use super::process::{connect, exchange, post, response};
 use crate::support::{
     ask::{self, V1, rpc, say},
     binary::Binary,
@@ -28,13 +28,13 @@ fn head_and_ready_events_are_sent_in_one_write() {
     // TCP_NODELAY: later bytes do not wait for the acknowledgement of earlier ones, which kernels
     // delay by 40 ms.
     let request = ask::post("/", &[], &rpc(V1.stream(), &V1.params(say("hold:1:3"))));
-    let took = (0..20).map(|_| {
+    let elapsed = (0..20).map(|_| {
         let began = Instant::now();
         peer.write(&request);
         assert_eq!(peer.reply().events().len(), 4);
         began.elapsed()
     });
-    let fastest = took.min().unwrap();
+    let fastest = elapsed.min().unwrap();
     assert!(fastest < Duration::from_millis(35), "{fastest:?}");
 }
 
@@ -42,20 +42,20 @@ fn head_and_ready_events_are_sent_in_one_write() {
 fn connection_limit_fits_the_open_file_limit() {
     let flags = ["--workers", "1", "--test-echo", "/echo"];
     let server = Binary::start_with_files(60, &flags);
-    let said = server.said("files");
+    let line = server.said("files");
     // A limit that the system sets is reported as a fact, not as a shortage.
-    assert!(said.ends_with("connections, because of the hard limit of open files (ulimit -Hn)"));
-    let room = said.strip_prefix("at most ").unwrap();
+    assert!(line.ends_with("connections, because of the hard limit of open files (ulimit -Hn)"));
+    let room = line.strip_prefix("at most ").unwrap();
     let room: usize = room.split(' ').next().unwrap().parse().unwrap();
     assert!((10..60).contains(&room), "{room}");
     let crowd: Vec<TcpStream> = (0..room).map(|_| connect(&server)).collect();
-    crowd.iter().for_each(|stream| assert_eq!(ask(stream, &post("/echo", b"x")).1, b"x"));
+    crowd.iter().for_each(|stream| assert_eq!(exchange(stream, &post("/echo", b"x")).1, b"x"));
     for _ in 0..100 {
         let mut answer = String::new();
         BufReader::new(&connect(&server)).read_line(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     }
-    crowd.iter().for_each(|stream| assert_eq!(ask(stream, &post("/echo", b"y")).1, b"y"));
+    crowd.iter().for_each(|stream| assert_eq!(exchange(stream, &post("/echo", b"y")).1, b"y"));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn the_soft_limit_of_descriptors_is_raised() {
     let flags = ["--workers", "1", "--test-echo", "/echo", "--limit", "connections_max=300"];
     let server = Binary::start_under("-Sn 64", &flags);
     let crowd: Vec<TcpStream> = (0..300).map(|_| connect(&server)).collect();
-    crowd.iter().for_each(|stream| assert_eq!(ask(stream, &post("/echo", b"x")).1, b"x"));
+    crowd.iter().for_each(|stream| assert_eq!(exchange(stream, &post("/echo", b"x")).1, b"x"));
 }
 
 /// Agents and the rest of the process take descriptors, too.
@@ -82,10 +82,10 @@ fn server_out_of_descriptors_waits_and_resumes() {
     std::thread::sleep(Duration::from_millis(1000));
     assert!(server.ticks() - before < 20, "it spins");
     // Accepted connections are served, the last ones wait in the backlog.
-    assert_eq!(ask(&crowd[0], &post("/echo", b"one")).1, b"one");
+    assert_eq!(exchange(&crowd[0], &post("/echo", b"one")).1, b"one");
     let waiting = crowd.into_iter().next_back().unwrap();
-    assert_eq!(ask(&waiting, &post("/echo", b"two")).1, b"two");
-    assert_eq!(ask(&connect(&server), &post("/echo", b"three")).1, b"three");
+    assert_eq!(exchange(&waiting, &post("/echo", b"two")).1, b"two");
+    assert_eq!(exchange(&connect(&server), &post("/echo", b"three")).1, b"three");
 }
 
 #[test]

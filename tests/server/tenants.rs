@@ -7,9 +7,9 @@ use peregrine::{engine::Tenants, net::Running};
 use serde_json::{Value, json};
 use tonic::{Code, Request, Status};
 
-use crate::grpc_client::{Rig, run, say as grpc_say, say_v03, task, v1, v03};
+use crate::grpc_client::{Rig, run, say as grpc_say, task, text_message_v03, v1, v03};
 use crate::support::{
-    ask::{Gen, Say, get, post, rpc, say, text_of},
+    ask::{Gen, OutgoingMessage, get, post, rpc, say, text_of},
     binary::Tcp,
     ws,
 };
@@ -117,14 +117,14 @@ fn line(running: &Running) -> Tcp {
     Tcp::to(running.addrs()[0])
 }
 
-/// One JSON-RPC call at `place`.
-fn json_rpc(rig: &Rig, way: Way, place: &str, method: &str, params: &Value) -> Value {
+/// One JSON-RPC call at `base`.
+fn json_rpc(rig: &Rig, way: Way, base: &str, method: &str, params: &Value) -> Value {
     let (mut line, body) = (line(&rig.0), rpc(method, params));
     if matches!(way, Rpc(_) | RpcPath(_)) {
-        line.write(&post(place, &[], &body));
+        line.write(&post(base, &[], &body));
         return line.reply().json();
     }
-    line.write(&ws::upgrade(place, ""));
+    line.write(&ws::upgrade(base, ""));
     line.read_until("\r\n\r\n");
     line.take();
     line.write(&ws::text(&body));
@@ -158,23 +158,23 @@ fn with_tenant(mut params: Value, tenant: &str) -> Value {
 }
 
 /// The path of JSON-RPC, and its params: one of the two names the tenant.
-fn addressed(way: Way, place: &str, params: Value, tenant: &str) -> (String, Value) {
+fn addressed(way: Way, base: &str, params: Value, tenant: &str) -> (String, Value) {
     match way {
         RpcPath(_) | SocketPath(_) if !tenant.is_empty() => {
-            (format!("{}/tenants/{tenant}", place.trim_end_matches('/')), params)
+            (format!("{}/tenants/{tenant}", base.trim_end_matches('/')), params)
         }
-        _ => (place.to_owned(), with_tenant(params, tenant)),
+        _ => (base.to_owned(), with_tenant(params, tenant)),
     }
 }
 
 /// The path of a resource of HTTP+JSON, and the tenant that goes into the body.
-fn rest(way: Way, place: &str, tenant: &str, path: &str) -> (String, String) {
-    let place = place.trim_end_matches('/');
+fn rest(way: Way, base: &str, tenant: &str, path: &str) -> (String, String) {
+    let base = base.trim_end_matches('/');
     match way {
-        _ if tenant.is_empty() => (format!("{place}{path}"), String::new()),
-        RestPath => (format!("{place}/{tenant}{path}"), String::new()),
-        RestTenants => (format!("{place}/tenants/{tenant}{path}"), String::new()),
-        _ => (format!("{place}{path}"), tenant.to_owned()),
+        _ if tenant.is_empty() => (format!("{base}{path}"), String::new()),
+        RestPath => (format!("{base}/{tenant}{path}"), String::new()),
+        RestTenants => (format!("{base}/tenants/{tenant}{path}"), String::new()),
+        _ => (format!("{base}{path}"), tenant.to_owned()),
     }
 }
 
@@ -191,18 +191,18 @@ fn in_message(way: Way, tenant: &str) -> String {
 }
 
 /// Sends "hi" to the agent that a tenant names at a path.
-fn send(rig: &Rig, way: Way, place: &str, tenant: &str) -> Answer {
+fn send(rig: &Rig, way: Way, base: &str, tenant: &str) -> Answer {
     match way {
         Rpc(generation) | Socket(generation) | RpcPath(generation) | SocketPath(generation) => {
             let id = format!("m-{}", MESSAGES.fetch_add(1, Relaxed));
-            let params = generation.params(Say { id: &id, at_once: true, ..say("hi") });
-            let (place, params) = addressed(way, place, params, tenant);
-            shown(&json_rpc(rig, way, &place, generation.send(), &params))
+            let params = generation.params(OutgoingMessage { id: &id, at_once: true, ..say("hi") });
+            let (base, params) = addressed(way, base, params, tenant);
+            shown(&json_rpc(rig, way, &base, generation.send(), &params))
         }
         RestPath | RestTenants | RestBody => {
-            let (path, in_body) = rest(way, place, tenant, "/message:send");
-            let say = Gen::V1.params(Say { at_once: true, ..say("hi") });
-            let body = with_tenant(say, &in_body);
+            let (path, in_body) = rest(way, base, tenant, "/message:send");
+            let params = Gen::V1.params(OutgoingMessage { at_once: true, ..say("hi") });
+            let body = with_tenant(params, &in_body);
             let mut line = line(&rig.0);
             line.write(&post(&path, &[], &body.to_string()));
             shown(&line.reply().json())
@@ -220,7 +220,7 @@ fn send(rig: &Rig, way: Way, place: &str, tenant: &str) -> Answer {
             Ok((task.id, text.unwrap_or_default()))
         }),
         OldGrpc => run(async {
-            let message = request(way, say_v03("hi", false), tenant);
+            let message = request(way, text_message_v03("hi", false), tenant);
             let sent = rig.v03().await.send_message(message).await;
             match sent.map_err(|refused| status(&refused))?.into_inner().payload.unwrap() {
                 v03::send_message_response::Payload::Task(task) => Ok(shown_v03(task)),
@@ -231,14 +231,14 @@ fn send(rig: &Rig, way: Way, place: &str, tenant: &str) -> Answer {
 }
 
 /// Reads a task.
-fn read(rig: &Rig, way: Way, place: &str, tenant: &str, id: &str) -> Answer {
+fn read(rig: &Rig, way: Way, base: &str, tenant: &str, id: &str) -> Answer {
     match way {
         Rpc(generation) | Socket(generation) | RpcPath(generation) | SocketPath(generation) => {
-            let (place, params) = addressed(way, place, json!({ "id": id }), tenant);
-            shown(&json_rpc(rig, way, &place, generation.get(), &params))
+            let (base, params) = addressed(way, base, json!({ "id": id }), tenant);
+            shown(&json_rpc(rig, way, &base, generation.get(), &params))
         }
         RestPath | RestTenants | RestBody => {
-            let (path, in_query) = rest(way, place, tenant, &format!("/tasks/{id}"));
+            let (path, in_query) = rest(way, base, tenant, &format!("/tasks/{id}"));
             let query =
                 if in_query.is_empty() { String::new() } else { format!("?tenant={in_query}") };
             let mut line = line(&rig.0);
@@ -282,17 +282,17 @@ fn shown_v03(task: v03::Task) -> (String, String) {
 
 /// The agent that answered, and its space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+enum Served {
     Default,
     Other,
 }
 
 /// Sends, and returns which agent answered; the task is then in this space of the agent and in no
 /// other.
-fn sent_to(rig: &Rig, way: Way, place: &str, tenant: &str) -> Result<Who, Refusal> {
-    let (id, text) = send(rig, way, place, tenant)?;
-    assert_eq!(read(rig, way, place, tenant, &id), Ok((id, text.clone())), "{way:?} {tenant}");
-    Ok(if text == "hi" { Who::Default } else { Who::Other })
+fn sent_to(rig: &Rig, way: Way, base: &str, tenant: &str) -> Result<Served, Refusal> {
+    let (id, text) = send(rig, way, base, tenant)?;
+    assert_eq!(read(rig, way, base, tenant, &id), Ok((id, text.clone())), "{way:?} {tenant}");
+    Ok(if text == "hi" { Served::Default } else { Served::Other })
 }
 
 /// gRPC has no paths of agents.
@@ -305,9 +305,9 @@ fn agent_name_as_tenant_selects_that_agent_at_root() {
     for tenants in [Tenants::OfOneAgent, Tenants::Any, named(&["acme"])] {
         let rig = rig(2, tenants, 9);
         for way in WAYS {
-            assert_eq!(sent_to(&rig, way, "/", "other"), Ok(Who::Other), "{way:?}");
-            assert_eq!(sent_to(&rig, way, "/", "echo"), Ok(Who::Default), "{way:?}");
-            assert_eq!(sent_to(&rig, way, "/", ""), Ok(Who::Default), "{way:?}");
+            assert_eq!(sent_to(&rig, way, "/", "other"), Ok(Served::Other), "{way:?}");
+            assert_eq!(sent_to(&rig, way, "/", "echo"), Ok(Served::Default), "{way:?}");
+            assert_eq!(sent_to(&rig, way, "/", ""), Ok(Served::Default), "{way:?}");
             // It has the agent's own tasks there, not a space in addition to them.
             let (id, _) = send(&rig, way, "/", "other").unwrap();
             let there = read(&rig, Rpc(Gen::V1), "/agents/other", "", &id);
@@ -322,17 +322,17 @@ fn agent_name_as_tenant_selects_that_agent_at_root() {
 fn agent_path_rejects_another_agent_as_tenant() {
     let rig = rig(2, Tenants::Any, 9);
     for way in WAYS.into_iter().filter(|way| !is_at_root_alone(*way)) {
-        let place = "/agents/other";
-        assert_eq!(sent_to(&rig, way, place, "other"), Ok(Who::Other), "{way:?}");
-        assert_eq!(send(&rig, way, place, "echo"), Err(Invalid), "{way:?}");
-        assert_eq!(read(&rig, way, place, "echo", "x"), Err(Invalid), "{way:?}");
-        let (id, _) = send(&rig, way, place, "other").unwrap();
-        assert!(read(&rig, way, place, "", &id).is_ok(), "{way:?}");
+        let base = "/agents/other";
+        assert_eq!(sent_to(&rig, way, base, "other"), Ok(Served::Other), "{way:?}");
+        assert_eq!(send(&rig, way, base, "echo"), Err(Invalid), "{way:?}");
+        assert_eq!(read(&rig, way, base, "echo", "x"), Err(Invalid), "{way:?}");
+        let (id, _) = send(&rig, way, base, "other").unwrap();
+        assert!(read(&rig, way, base, "", &id).is_ok(), "{way:?}");
         // A tenant of one agent is not a tenant of another.
-        let (id, _) = send(&rig, way, place, "acme").unwrap();
-        assert!(read(&rig, way, place, "acme", &id).is_ok(), "{way:?}");
-        for (place, tenant) in [("/", "acme"), ("/", ""), ("/agents/echo", "acme"), (place, "")] {
-            assert_eq!(read(&rig, way, place, tenant, &id), Err(NotFound), "{way:?} {place}");
+        let (id, _) = send(&rig, way, base, "acme").unwrap();
+        assert!(read(&rig, way, base, "acme", &id).is_ok(), "{way:?}");
+        for (base, tenant) in [("/", "acme"), ("/", ""), ("/agents/echo", "acme"), (base, "")] {
+            assert_eq!(read(&rig, way, base, tenant, &id), Err(NotFound), "{way:?} {base}");
         }
     }
 }
@@ -364,7 +364,7 @@ fn several_agents_serve_only_allowed_tenants() {
         for way in WAYS {
             for tenant in ["acme", "b.c_d-1", "misspelled"] {
                 let expected =
-                    if served.contains(&tenant) { Ok(Who::Default) } else { Err(Invalid) };
+                    if served.contains(&tenant) { Ok(Served::Default) } else { Err(Invalid) };
                 assert_eq!(sent_to(&rig, way, "/", tenant), expected, "{way:?} {tenant}");
                 let unknown = if expected.is_ok() { NotFound } else { Invalid };
                 assert_eq!(read(&rig, way, "/", tenant, "x"), Err(unknown), "{way:?} {tenant}");
@@ -381,7 +381,7 @@ fn invalid_tenant_name_is_rejected() {
         for tenant in ["a:b", "a%20b", ".hidden", &*long] {
             assert_eq!(send(&rig, way, "/", tenant), Err(Invalid), "{way:?} {tenant}");
         }
-        assert_eq!(sent_to(&rig, way, "/", &long[1..]), Ok(Who::Default), "{way:?}");
+        assert_eq!(sent_to(&rig, way, "/", &long[1..]), Ok(Served::Default), "{way:?}");
     }
     for params in [json!({"tenant": 7, "id": "x"}), json!({"tenant": ["acme"], "id": "x"})] {
         for generation in Gen::ALL {
@@ -435,7 +435,7 @@ fn lists_contexts_and_page_tokens_are_separate_per_tenant() {
         let params = with_tenant(params.clone(), tenant);
         json_rpc(&rig, Rpc(Gen::V1), "/", method, &params)
     };
-    let message = |context: Option<&str>| Gen::V1.params(Say { context, ..say("hi") });
+    let message = |context: Option<&str>| Gen::V1.params(OutgoingMessage { context, ..say("hi") });
     let first = call("SendMessage", &message(None), "acme")["result"]["task"].take();
     let context = first["contextId"].as_str().unwrap();
     call("SendMessage", &message(Some(context)), "acme");
@@ -475,7 +475,7 @@ fn tenants_max_refuses_new_tenants_in_every_binding() {
     for way in WAYS {
         assert_eq!(send(&rig, way, "/", "beta"), Err(Full), "{way:?}");
         assert_eq!(read(&rig, way, "/", "beta", "x"), Err(NotFound), "{way:?}");
-        assert_eq!(sent_to(&rig, way, "/", "acme"), Ok(Who::Default), "{way:?}");
-        assert_eq!(sent_to(&rig, way, "/", ""), Ok(Who::Default), "{way:?}");
+        assert_eq!(sent_to(&rig, way, "/", "acme"), Ok(Served::Default), "{way:?}");
+        assert_eq!(sent_to(&rig, way, "/", ""), Ok(Served::Default), "{way:?}");
     }
 }

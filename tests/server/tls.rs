@@ -107,14 +107,14 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, request: &[u8]) -> Reply {
+    fn request(&mut self, request: &[u8]) -> Reply {
         self.write(request);
         self.reply()
     }
 
     /// True: the server answers on this connection.
     fn lives(&mut self) -> bool {
-        self.ask(&get(CARD)).status == 200
+        self.request(&get(CARD)).status == 200
     }
 
     /// The certificate that the server sends.
@@ -164,12 +164,12 @@ fn calls_and_streams_share_a_tls_connection() {
     for versions in [&[&rustls::version::TLS13], &[&rustls::version::TLS12]] {
         let config = authority.trusting_with(versions).with_no_client_auth();
         let mut client = Client::connect(server.addr(), config);
-        let card = client.ask(&get(CARD)).json();
+        let card = client.request(&get(CARD)).json();
         assert_eq!(card["url"], "https://a.example/", "the connection decides the scheme");
-        let task = client.ask(&send("hello")).result();
+        let task = client.request(&send("hello")).result();
         assert_eq!(task["task"]["status"]["state"], "TASK_STATE_COMPLETED");
         let stream = post("/", &[], &rpc(V1.stream(), &V1.params(say("stream:100"))));
-        assert_eq!(client.ask(&stream).events().len(), 101);
+        assert_eq!(client.request(&stream).events().len(), 101);
         // Several requests in one record are answered in order.
         client.write(&[get(CARD), send("ping"), get(CARD)].concat());
         assert_eq!([(); 3].map(|()| client.reply().status), [200; 3]);
@@ -206,7 +206,7 @@ fn exposed_admin_listener_uses_the_tls_of_the_server() {
         eventually("an operator is let in", || {
             try_path(admin, authority.nobody(), "/healthz").is_ok_and(|mut client| {
                 let key = "Authorization: Bearer root a2a:admin\r\n";
-                let statuses = [key, ""].map(|key| client.ask(&get_with("/tasks", key)).status);
+                let statuses = [key, ""].map(|key| client.request(&get_with("/tasks", key)).status);
                 statuses == [200, 401]
             })
         });
@@ -237,7 +237,7 @@ fn large_bodies_pass_through_tls_unchanged() {
     let mut client = Client::connect(server.addr(), authority.nobody());
     for size in [1 << 14, (1 << 14) + 1, 100_000, 1 << 20, 4_000_000] {
         let text = "x".repeat(size);
-        let answer = client.ask(&send(&text)).result();
+        let answer = client.request(&send(&text)).result();
         assert_eq!(answer["task"]["artifacts"][0]["parts"][0]["text"], text.as_str());
     }
 }
@@ -319,8 +319,8 @@ fn server_closes_tls_connections_with_close_notify() {
     // ... and when the server ends. A client that vanishes does no harm.
     let mut client = Client::connect(server.addr(), authority.nobody());
     assert!(client.lives());
-    let gone = Client::connect(server.addr(), authority.nobody());
-    gone.stream.sock.shutdown(Shutdown::Both).unwrap();
+    let reset = Client::connect(server.addr(), authority.nobody());
+    reset.stream.sock.shutdown(Shutdown::Both).unwrap();
     server.terminate();
     assert!(!client.read().unwrap());
     assert!(server.wait());
@@ -332,7 +332,8 @@ fn a_foreign_host_is_refused_over_tls() {
     let server = binary(&authority.server("server"), &[]);
     for (host, status) in [("localhost:1", 200), ("evil.example", 421)] {
         let mut client = Client::connect(server.addr(), authority.nobody());
-        let reply = client.ask(format!("GET {CARD} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        let reply =
+            client.request(format!("GET {CARD} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
         assert_eq!(reply.status, status, "{host}");
     }
 }
@@ -340,9 +341,9 @@ fn a_foreign_host_is_refused_over_tls() {
 // --- Client certificates -------------------------------------------------------------------------
 
 /// Answers with the caller's name.
-struct Tell;
+struct ShowCaller;
 
-impl Agent for Tell {
+impl Agent for ShowCaller {
     fn start(&self, turn: Turn<'_>) {
         let text = turn.request.identity.unwrap_or("nobody").to_owned();
         turn.reply(MessageBuf::agent(&PartsBuf::new().text(&text)));
@@ -353,12 +354,12 @@ impl Agent for Tell {
 fn client_certificate_name_identifies_the_caller() {
     let authority = Authority::new("clients");
     let tls = files(&authority.server("server")).client_ca(authority.file());
-    let running = serve(tls, Tell, Limits::default());
+    let running = serve(tls, ShowCaller, Limits::default());
     let dns = |name: &str| SanType::DnsName(name.try_into().unwrap());
     let uri = |name: &str| SanType::URI(name.try_into().unwrap());
     let mail = |name: &str| SanType::Rfc822Name(name.try_into().unwrap());
     let long = "n".repeat(257);
-    for (common, names, known) in [
+    for (common, names, caller) in [
         (Some("alice"), vec![], "alice"),
         (Some("Zoë 🦅"), vec![dns("zoe.example")], "Zoë 🦅"),
         (None, vec![uri("spiffe://example/bob"), dns("bob.example")], "URI:spiffe://example/bob"),
@@ -378,15 +379,15 @@ fn client_certificate_name_identifies_the_caller() {
         let config = Arc::new(config.unwrap());
         for _ in 0..2 {
             let mut client = Client::new(running.addrs()[0], &config);
-            let reply = client.ask(&send("who am I?"));
+            let reply = client.request(&send("who am I?"));
             // No session resumption: the certificate would not be verified again.
             assert_eq!(client.stream.conn.handshake_kind(), Some(HandshakeKind::Full));
-            if known.is_empty() {
+            if caller.is_empty() {
                 // A caller without a name can own no task.
                 assert_eq!(reply.status, 401);
                 continue;
             }
-            assert_eq!(reply.result()["message"]["parts"][0]["text"], known);
+            assert_eq!(reply.result()["message"]["parts"][0]["text"], caller);
         }
     }
     assert_eq!(running.tls_handshakes_failed(), 0);
@@ -396,7 +397,7 @@ fn client_certificate_name_identifies_the_caller() {
 fn client_without_trusted_certificate_is_rejected() {
     let (authority, other) = (Authority::new("demanded"), Authority::new("demanded-other"));
     let tls = files(&authority.server("server")).client_ca(authority.file());
-    let running = serve(tls, Tell, Limits::default());
+    let running = serve(tls, ShowCaller, Limits::default());
     let addr = running.addrs()[0];
     let stranger = other.client("stranger", Some("alice"), &[]);
     let stranger = authority.trusting().with_client_auth_cert(vec![stranger.cert], stranger.key);
@@ -428,30 +429,30 @@ fn certificates_of_a_removed_authority_are_refused() {
     while !stream.received.ends_with(b": keep-alive\n\n\r\n") {
         assert!(stream.read().unwrap(), "{}", stream.received.escape_ascii());
     }
-    assert_eq!(old.ask(&send("hi")).status, 200);
+    assert_eq!(old.request(&send("hi")).status, 200);
     // An additional authority revokes no other certificate.
     both(&[&first, &second]);
     running.reload_tls().unwrap();
-    assert_eq!(old.ask(&send("hi")).status, 200);
+    assert_eq!(old.request(&send("hi")).status, 200);
     let mut new = client(&second);
-    assert_eq!(new.ask(&send("hi")).status, 200);
+    assert_eq!(new.request(&send("hi")).status, 200);
     both(&[&second]);
     running.reload_tls().unwrap();
-    assert_eq!(old.ask(&send("hi")).status, 401);
+    assert_eq!(old.request(&send("hi")).status, 401);
     while stream.read().unwrap() {}
     // It came in with the files of both authorities, of which one is gone.
-    assert_eq!(new.ask(&send("hi")).status, 401);
-    assert_eq!(client(&second).ask(&send("hi")).status, 200);
+    assert_eq!(new.request(&send("hi")).status, 401);
+    assert_eq!(client(&second).request(&send("hi")).status, 200);
 }
 
 #[test]
 fn client_certificate_is_ignored_without_client_ca() {
     let authority = Authority::new("not-asked");
-    let running = serve(files(&authority.server("server")), Tell, Limits::default());
+    let running = serve(files(&authority.server("server")), ShowCaller, Limits::default());
     let shown = authority.client("client", Some("alice"), &[]);
     let config = authority.trusting().with_client_auth_cert(vec![shown.cert], shown.key);
     let mut client = Client::connect(running.addrs()[0], config.unwrap());
-    let answer = client.ask(&send("who am I?")).result();
+    let answer = client.request(&send("who am I?")).result();
     assert_eq!(answer["message"]["parts"][0]["text"], "nobody");
 }
 
@@ -465,8 +466,8 @@ fn replace(file: &Path, by: &Path) {
 fn sighup_reloads_certificate_for_new_connections() {
     let authority = Authority::new("reload");
     let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
-    let said = authority.folder.join("stderr");
-    let stderr = fs::File::create(&said).unwrap();
+    let stderr_path = authority.folder.join("stderr");
+    let stderr = fs::File::create(&stderr_path).unwrap();
     let server = binary_with(&shown, &[], stderr.into());
     let cert_now = || {
         let mut client = Client::connect(server.addr(), authority.nobody());
@@ -478,7 +479,7 @@ fn sighup_reloads_certificate_for_new_connections() {
     assert_eq!(cert_now(), shown.cert);
     // A certificate without its key, and a file that is not a certificate: a line each, and nothing
     // changes.
-    let lines = || fs::read_to_string(&said).unwrap().lines().count();
+    let lines = || fs::read_to_string(&stderr_path).unwrap().lines().count();
     replace(&shown.cert_file, &fresh.cert_file);
     server.signal("-HUP");
     eventually("a line on stderr", || lines() == 1);
@@ -487,7 +488,7 @@ fn sighup_reloads_certificate_for_new_connections() {
     server.signal("-HUP");
     eventually("a second line on stderr", || lines() == 2);
     assert_eq!(cert_now(), shown.cert);
-    let text = fs::read_to_string(&said).unwrap();
+    let text = fs::read_to_string(&stderr_path).unwrap();
     for (line, why) in text.lines().zip(["does not belong to the certificate", "server.pem: "]) {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         assert_eq!(line["level"], "WARN", "{line}");
@@ -505,14 +506,16 @@ fn sighup_reloads_certificate_for_new_connections() {
     eventually("the new certificate", || cert_now() == fresh.cert);
     assert!(old.lives() && old.server_cert() == shown.cert);
     eventually("a third line on stderr", || lines() == 3);
-    assert!(fs::read_to_string(&said).unwrap().contains("new connections use the certificate"));
+    assert!(
+        fs::read_to_string(&stderr_path).unwrap().contains("new connections use the certificate")
+    );
 }
 
 #[test]
 fn config_reload_loads_the_new_certificate() {
     let authority = Authority::new("reload-config");
     let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
-    let [said, file] = ["stderr", "p.toml"].map(|name| authority.folder.join(name));
+    let [stderr_path, file] = ["stderr", "p.toml"].map(|name| authority.folder.join(name));
     let with_tls = |shown: &Issued| {
         let [cert, key] = [&shown.cert_file, &shown.key_file].map(|file| file.display());
         let text = format!("[tls]\ncert = \"{cert}\"\nkey = \"{key}\"\n");
@@ -520,14 +523,14 @@ fn config_reload_loads_the_new_certificate() {
     };
     with_tls(&shown);
     let flags = ["--config", file.to_str().unwrap()];
-    let server = Binary::start_with(&flags, fs::File::create(&said).unwrap().into());
+    let server = Binary::start_with(&flags, fs::File::create(&stderr_path).unwrap().into());
     let cert_now = || {
         let mut client = Client::connect(server.addr(), authority.nobody());
         assert!(client.lives());
         client.server_cert()
     };
     assert_eq!(cert_now(), shown.cert);
-    let text = || fs::read_to_string(&said).unwrap();
+    let text = || fs::read_to_string(&stderr_path).unwrap();
     // Other paths, without a signal; then other files at these paths, with one.
     with_tls(&fresh);
     eventually("the new certificate", || cert_now() == fresh.cert);
@@ -556,18 +559,18 @@ fn hang(file: &Path) {
 fn hanging_certificate_file_blocks_no_call_or_shutdown() {
     let authority = Authority::new("reload-hangs");
     let shown = authority.server("server");
-    let said = authority.folder.join("stderr");
-    let mut server = binary_with(&shown, &[], fs::File::create(&said).unwrap().into());
+    let stderr_path = authority.folder.join("stderr");
+    let mut server = binary_with(&shown, &[], fs::File::create(&stderr_path).unwrap().into());
     hang(&shown.cert_file);
     server.signal("-HUP");
     // The second signal shows that the first one is handled; the third has no more effect than the
     // second.
-    let text = || fs::read_to_string(&said).unwrap();
-    let heard = |server: &Binary| {
+    let text = || fs::read_to_string(&stderr_path).unwrap();
+    let is_reading = |server: &Binary| {
         server.signal("-HUP");
         text().contains("still being read")
     };
-    eventually("a reading", || heard(&server));
+    eventually("a reading", || is_reading(&server));
     server.signal("-HUP");
     for _ in 0..3 {
         let mut client = Client::connect(server.addr(), authority.nobody());
@@ -582,13 +585,13 @@ fn hanging_certificate_file_blocks_no_call_or_shutdown() {
 fn sighups_during_a_reload_cause_one_more_reload() {
     let authority = Authority::new("reload-again");
     let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
-    let said = authority.folder.join("stderr");
-    let server = binary_with(&shown, &[], fs::File::create(&said).unwrap().into());
+    let stderr_path = authority.folder.join("stderr");
+    let server = binary_with(&shown, &[], fs::File::create(&stderr_path).unwrap().into());
     let pem = fs::read(&fresh.cert_file).unwrap();
     hang(&shown.cert_file);
     replace(&shown.key_file, &fresh.key_file);
     let lines = |what: &str| {
-        let text = fs::read_to_string(&said).unwrap();
+        let text = fs::read_to_string(&stderr_path).unwrap();
         text.lines().filter(|line| line.contains(what)).count()
     };
     eventually("a reading", || {
@@ -710,11 +713,11 @@ fn plaintext_at_a_tls_port_is_closed_and_counted() {
 #[test]
 fn failed_tls_handshake_is_logged_with_peer_address() {
     let authority = Authority::new("handshake-log");
-    let said = authority.folder.join("stderr");
-    let stderr = fs::File::create(&said).unwrap();
+    let stderr_path = authority.folder.join("stderr");
+    let stderr = fs::File::create(&stderr_path).unwrap();
     let server = binary_with(&authority.server("server"), &[], stderr.into());
     tcp(server.addr()).write_all(&get(CARD)).unwrap();
-    let text = || fs::read_to_string(&said).unwrap();
+    let text = || fs::read_to_string(&stderr_path).unwrap();
     eventually("a line", || text().contains("a TLS handshake with 127.0.0.1 has failed: "));
 }
 
@@ -801,7 +804,7 @@ fn unusable_tls_files_and_flags_print_one_line() {
         assert!(line.contains(&format!("{blamed}: ")) && line.contains(why), "{line}");
         assert!(output.stdout.is_empty());
     }
-    for (flags, said) in [
+    for (flags, message) in [
         (&["--tls-cert", "a"] as &[&str], "add --tls-key"),
         (&["--tls-key", "a"], "add --tls-cert"),
         (&["--tls-client-ca", "a"], "add --tls-cert and --tls-key"),
@@ -810,7 +813,7 @@ fn unusable_tls_files_and_flags_print_one_line() {
         let output = command.arg("serve").args(flags).output().unwrap();
         let line = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{line}");
-        assert!(line.contains(said) && line.lines().count() == 1, "{line}");
+        assert!(line.contains(message) && line.lines().count() == 1, "{line}");
     }
 }
 

@@ -46,25 +46,25 @@ struct Collector {
     addr: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
     spans: Arc<Mutex<Vec<Span>>>,
-    asked: Receiver<()>,
+    received: Receiver<()>,
 }
 
 impl Collector {
-    fn saying(answers: &[&'static str]) -> Collector {
+    fn answering(answers: &[&'static str]) -> Collector {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let (heads, spans) = (Arc::<Mutex<Vec<String>>>::default(), Arc::default());
-        let (tell, asked) = channel();
+        let (sender, received) = channel();
         let answers = Arc::new(Mutex::new(answers.to_vec()));
         let (own_heads, own_spans) = (Arc::clone(&heads), Arc::clone(&spans));
         thread::spawn(move || {
             for peer in listener.incoming() {
-                let (answers, tell) = (Arc::clone(&answers), Sender::clone(&tell));
+                let (answers, sender) = (Arc::clone(&answers), Sender::clone(&sender));
                 let (heads, spans) = (Arc::clone(&own_heads), Arc::clone(&own_spans));
-                thread::spawn(move || serve(peer.unwrap(), &answers, &heads, &spans, &tell));
+                thread::spawn(move || serve(peer.unwrap(), &answers, &heads, &spans, &sender));
             }
         });
-        Collector { addr, heads, spans, asked }
+        Collector { addr, heads, spans, received }
     }
 
     fn url(&self) -> String {
@@ -81,7 +81,7 @@ fn serve(
     answers: &Mutex<Vec<&'static str>>,
     heads: &Mutex<Vec<String>>,
     spans: &Mutex<Vec<Span>>,
-    tell: &Sender<()>,
+    sender: &Sender<()>,
 ) {
     loop {
         let (mut head, mut byte) = (Vec::new(), [0]);
@@ -107,7 +107,7 @@ fn serve(
         }
         heads.lock().unwrap().push(head);
         // The test may have ended.
-        let _ = tell.send(());
+        let _ = sender.send(());
         if answer.is_empty() {
             // Until the server closes.
             while let Ok(1..) = peer.read(&mut byte) {}
@@ -117,7 +117,7 @@ fn serve(
     }
 }
 
-fn ask(addr: SocketAddr, flags: &str, text: &str) -> serde_json::Value {
+fn send(addr: SocketAddr, flags: &str, text: &str) -> serde_json::Value {
     let parent = format!("00-{TRACE}-00f067aa0ba902b7-{flags}");
     let fields = [("A2A-Version", "1.0"), ("traceparent", &*parent)];
     let mut tcp = Tcp::to(addr);
@@ -161,7 +161,7 @@ fn text<'s>(attributes: &'s [KeyValue], key: &str) -> &'s str {
 
 #[test]
 fn spans_of_calls_and_turns_are_sent_before_exit() {
-    let collector = Collector::saying(&[OK]);
+    let collector = Collector::answering(&[OK]);
     let mut server = Binary::start_with_variable("PEREGRINE_TRACES_ENDPOINT", &collector.url());
     let mut tcp = server.connect();
     let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
@@ -187,8 +187,8 @@ fn spans_of_calls_and_turns_are_sent_before_exit() {
     assert!(server.wait());
     let spans = collector.spans();
     // Spans contain no text of a caller, and no ids except trace ids.
-    let told = format!("{spans:?}");
-    assert!(!told.contains("hush") && ids.iter().all(|id| !told.contains(id)), "{told}");
+    let printed = format!("{spans:?}");
+    assert!(!printed.contains("hush") && ids.iter().all(|id| !printed.contains(id)), "{printed}");
     let [calls, turns] = kinds(&spans);
     let [sent, nothing, streamed] = calls[..] else { panic!("{calls:?}") };
     let [turn, of_stream] = turns[..] else { panic!("{turns:?}") };
@@ -210,7 +210,7 @@ fn spans_of_calls_and_turns_are_sent_before_exit() {
 
 #[test]
 fn spans_of_jobs_and_deferred_turns_record_the_outcome() {
-    let collector = Collector::saying(&[OK]);
+    let collector = Collector::answering(&[OK]);
     let to = TraceCollector::new(&collector.url()).unwrap();
     let to = to.field("Authorization", "Bearer hush-hush").unwrap().service_name("shop");
     let words = || MessageBuf::agent(&PartsBuf::new().text("here it is"));
@@ -231,7 +231,7 @@ fn spans_of_jobs_and_deferred_turns_record_the_outcome() {
     let server = Server::new().agent(profile("defers"), defers);
     let running = start(to, server.agent(Profile::new("blocks", "Blocks."), blocks));
     let addr = running.addrs()[0];
-    assert_eq!(text_of(&ask(addr, "01", "hi")["message"]), "here it is");
+    assert_eq!(text_of(&send(addr, "01", "hi")["message"]), "here it is");
     let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
     let fields = [("A2A-Version", "1.0"), ("traceparent", &*parent)];
     let mut tcp = Tcp::to(addr);
@@ -259,17 +259,18 @@ fn spans_of_jobs_and_deferred_turns_record_the_outcome() {
 #[test]
 fn spans_of_agent_calls_are_children_of_the_turn_span() {
     for binding in [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc] {
-        let collector = Collector::saying(&[OK]);
+        let collector = Collector::answering(&[OK]);
         let to = || TraceCollector::new(&collector.url()).unwrap();
         let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(Echo::profile(), Arc::new(Echo))];
         let interfaces = vec![Interface::of(binding)];
         let setup = Setup { agents, interfaces, ..Setup::default() };
-        let asked = start(to(), Server::with(setup));
-        let asking = start(to(), Server::new().agent(profile("asks"), asks(asked.base_url())));
-        let answer = ask(asking.addrs()[0], "01", "hi");
+        let callee = start(to(), Server::with(setup));
+        let caller =
+            start(to(), Server::new().agent(profile("asks"), relaying_agent(callee.base_url())));
+        let answer = send(caller.addrs()[0], "01", "hi");
         assert_eq!(text_of(&answer["message"]), "it was asked", "{binding:?}");
-        end(asking);
-        end(asked);
+        end(caller);
+        end(callee);
         let spans = collector.spans();
         assert!(spans.iter().all(|span| span.trace_id == spans[0].trace_id), "{spans:?}");
         let [calls, turns] = kinds(&spans);
@@ -293,13 +294,13 @@ fn spans_of_agent_calls_are_children_of_the_turn_span() {
 #[cfg(feature = "gateway")]
 #[test]
 fn relayed_call_span_is_child_of_gateway_client_span() {
-    let collector = Collector::saying(&[OK]);
+    let collector = Collector::answering(&[OK]);
     let to = || TraceCollector::new(&collector.url()).unwrap();
     let upstream = start(to(), Server::new().agent(Echo::profile(), Echo));
     let options = net::HttpClientOptions::default();
     let remote = net::RemoteAgent::new(upstream.base_url(), ClientBuilder::new(), options).unwrap();
     let gateway = start(to(), Server::new().agent(profile("remote"), remote));
-    ask(gateway.addrs()[0], "01", "hi");
+    send(gateway.addrs()[0], "01", "hi");
     end(gateway);
     end(upstream);
     let spans = collector.spans();
@@ -314,7 +315,7 @@ fn relayed_call_span_is_child_of_gateway_client_span() {
 }
 
 /// An agent that calls another one in the trace of its own turn.
-fn asks(url: &str) -> impl Agent + use<> {
+fn relaying_agent(url: &str) -> impl Agent + use<> {
     let url = url.to_owned();
     net::async_agent(move |deferred: Deferred| {
         let trace = deferred.request().header("traceparent").and_then(TraceParent::parse);
@@ -352,7 +353,7 @@ fn unreachable_collector_is_logged_without_credentials() {
             .filter(|line| line.contains("the collector of traces did not accept spans"))
             .count()
     };
-    ask(server.addr(), "01", "hi");
+    send(server.addr(), "01", "hi");
     server.terminate();
     assert!(server.wait());
     // All lost spans were in one message.
@@ -363,10 +364,10 @@ fn unreachable_collector_is_logged_without_credentials() {
 
 #[test]
 fn spans_are_resent_after_503_with_retry_after() {
-    let collector = Collector::saying(&[NOT_NOW, NOT_NOW, OK]);
+    let collector = Collector::answering(&[NOT_NOW, NOT_NOW, OK]);
     let to = TraceCollector::new(&collector.url()).unwrap();
     let running = start(to, Server::new().agent(Echo::profile(), Echo));
-    ask(running.addrs()[0], "01", "hi");
+    send(running.addrs()[0], "01", "hi");
     let server = (running.addrs()[0], collector.spans().len());
     assert_eq!(server.1, 0);
     end(running);
@@ -378,10 +379,10 @@ fn spans_are_resent_after_503_with_retry_after() {
 fn spans_are_not_resent_after_max_tries_or_large_answer() {
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n{}", "a".repeat(70_000));
     for (answer, messages) in [(NOT_NOW, SPANS_TRIES_MAX), (&*long.leak(), 1)] {
-        let collector = Collector::saying(&[answer]);
+        let collector = Collector::answering(&[answer]);
         let to = TraceCollector::new(&collector.url()).unwrap();
         let running = start(to, Server::new().agent(Echo::profile(), Echo));
-        ask(running.addrs()[0], "01", "hi");
+        send(running.addrs()[0], "01", "hi");
         end(running);
         assert_eq!(collector.heads.lock().unwrap().len(), messages);
     }
@@ -390,14 +391,14 @@ fn spans_are_not_resent_after_max_tries_or_large_answer() {
 
 #[test]
 fn spans_lost_to_failing_collector_are_counted() {
-    let refuses = Collector::saying(&[NO]);
+    let refuses = Collector::answering(&[NO]);
     let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (url, reason) in [(refuses.url(), "refused"), (format!("http://{down}"), "failed")] {
         let to = TraceCollector::new(&url).unwrap();
         let running = start(to, Server::new().agent(Echo::profile(), Echo));
         // More than fits into a message, so it is sent at once.
         for _ in 0..300 {
-            ask(running.addrs()[0], "01", "hi");
+            send(running.addrs()[0], "01", "hi");
         }
         let line = format!("peregrine_spans_lost_total{{reason=\"{reason}\"}}");
         eventually("spans are lost", || count(&running, &line) >= 512);
@@ -408,7 +409,7 @@ fn spans_lost_to_failing_collector_are_counted() {
 
 #[test]
 fn silent_collector_blocks_no_call_or_shutdown() {
-    let collector = Collector::saying(&[""]);
+    let collector = Collector::answering(&[""]);
     let to = TraceCollector::new(&collector.url()).unwrap();
     let running = start(to, Server::new().agent(Echo::profile(), Echo));
     let addr = running.addrs()[0];
@@ -425,7 +426,7 @@ fn silent_collector_blocks_no_call_or_shutdown() {
         }
     }
     // The first message is in flight, and the queue after it is full.
-    collector.asked.recv_timeout(PATIENCE).unwrap();
+    collector.received.recv_timeout(PATIENCE).unwrap();
     let lost = count(&running, "peregrine_spans_lost_total{reason=\"queue\"}");
     assert!((300..1_000).contains(&lost), "{lost}");
     drop(tcp);
@@ -440,7 +441,10 @@ fn remote_collector_without_tls_is_rejected_at_startup() {
         .env("PEREGRINE_TRACES_ENDPOINT", "http://192.0.2.1:4318")
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("PEREGRINE_TRACES_ENDPOINT") && said.contains("plain_http"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("PEREGRINE_TRACES_ENDPOINT") && stderr.contains("plain_http"),
+        "{stderr}"
+    );
 }

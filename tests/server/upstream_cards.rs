@@ -26,7 +26,7 @@ use crate::support::{
 struct CardAnswer {
     /// The whole answer; empty: 503.
     answer: Mutex<String>,
-    asked: AtomicUsize,
+    fetches: AtomicUsize,
 }
 
 /// An agent with a card that the test changes, and a message for every call.
@@ -38,12 +38,12 @@ struct CardAgent {
 impl CardAgent {
     fn new() -> CardAgent {
         let card = Arc::<CardAnswer>::default();
-        let said = Arc::clone(&card);
+        let shared = Arc::clone(&card);
         let server = ByHand::new(move |request, stream| {
             let answered = match request.head.starts_with("GET ") {
                 true => {
-                    said.asked.fetch_add(1, Relaxed);
-                    said.answer.lock().unwrap().clone()
+                    shared.fetches.fetch_add(1, Relaxed);
+                    shared.answer.lock().unwrap().clone()
                 }
                 false => {
                     let path = request.head.split(' ').nth(1).unwrap();
@@ -54,8 +54,8 @@ impl CardAgent {
                     answer("200 OK", "application/json", &body.to_string())
                 }
             };
-            let gone = "HTTP/1.1 503 Gone\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-            let answered = if answered.is_empty() { gone.to_owned() } else { answered };
+            let unavailable = "HTTP/1.1 503 Gone\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+            let answered = if answered.is_empty() { unavailable.to_owned() } else { answered };
             stream.write_all(answered.as_bytes()).unwrap();
         });
         CardAgent { server, card }
@@ -74,7 +74,7 @@ impl CardAgent {
                 "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]})
     }
 
-    fn says(&self, card: &Value) {
+    fn publish(&self, card: &Value) {
         let answered = answer("200 OK", "application/json", &card.to_string());
         *self.card.answer.lock().unwrap() = answered;
     }
@@ -108,52 +108,52 @@ fn answered(server: &Binary) -> String {
 #[test]
 fn upstream_card_is_fetched_once_for_all_workers() {
     let agent = CardAgent::new();
-    agent.says(&agent.json("first", "/a"));
+    agent.publish(&agent.json("first", "/a"));
     let gateway = agent.gateway("card-once", "");
     for _ in 0..16 {
-        let said = answered(&gateway);
-        assert!(said.contains("answer at /a"), "{said}");
+        let reply = answered(&gateway);
+        assert!(reply.contains("answer at /a"), "{reply}");
     }
-    assert_eq!(agent.card.asked.load(Relaxed), 1);
+    assert_eq!(agent.card.fetches.load(Relaxed), 1);
 }
 
 #[test]
 fn changed_card_is_used_and_retained_when_refresh_fails() {
     let agent = CardAgent::new();
-    agent.says(&agent.json("first", "/a"));
+    agent.publish(&agent.json("first", "/a"));
     let keys = "card_ms = 50";
     let file = TestFile::new("card-changed", &text(agent.addr(), keys));
     let gateway = Binary::start_plain(&["--config", file.path(), "--workers", "2"]);
     assert_eq!(description(&gateway), "first");
     // Each worker has a client of the first card.
     for _ in 0..8 {
-        let said = answered(&gateway);
-        assert!(said.contains("answer at /a"), "{said}");
+        let reply = answered(&gateway);
+        assert!(reply.contains("answer at /a"), "{reply}");
     }
-    agent.says(&agent.json("second", "/b"));
+    agent.publish(&agent.json("second", "/b"));
     eventually("the new card is served", || description(&gateway) == "second");
     for _ in 0..8 {
-        let said = answered(&gateway);
-        assert!(said.contains("answer at /b"), "{said}");
+        let reply = answered(&gateway);
+        assert!(reply.contains("answer at /b"), "{reply}");
     }
     // A card without a usable interface is rejected.
     let mut broken = agent.json("third", "/c");
     broken["supportedInterfaces"][0]["protocolBinding"] = json!("SMTP");
-    agent.says(&broken);
+    agent.publish(&broken);
     let more = |after: usize| {
-        eventually("it is asked again", || agent.card.asked.load(Relaxed) > after + 1);
+        eventually("it is asked again", || agent.card.fetches.load(Relaxed) > after + 1);
     };
-    more(agent.card.asked.load(Relaxed));
+    more(agent.card.fetches.load(Relaxed));
     agent.card.answer.lock().unwrap().clear();
-    let before = agent.card.asked.load(Relaxed);
+    let before = agent.card.fetches.load(Relaxed);
     more(before);
     let reloaded = format!("[agents.up]\nversion = \"9\"\n{}", text(agent.addr(), keys));
     fs::write(&file.0, reloaded).unwrap();
     gateway.signal("-HUP");
     eventually("the file is read again", || card_of(&gateway)["version"] == "9");
     assert_eq!(description(&gateway), "second");
-    let said = answered(&gateway);
-    assert!(said.contains("answer at /b"), "{said}");
+    let reply = answered(&gateway);
+    assert!(reply.contains("answer at /b"), "{reply}");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn card_published_after_gateway_start_is_served() {
     let agent = CardAgent::new();
     let gateway = agent.gateway("card-later", "card_ms = 50");
     assert_eq!(description(&gateway), "A remote A2A agent.");
-    agent.says(&agent.json("here", "/a"));
+    agent.publish(&agent.json("here", "/a"));
     eventually("the card is served", || description(&gateway) == "here");
     assert!(answered(&gateway).contains("answer at /a"));
 }
@@ -187,13 +187,13 @@ fn card_is_used_only_if_signed_by_a_listed_key() {
         ("card-signed-otherwise", &card, &other, false),
         ("card-unsigned", &unsigned, &own, false),
     ] {
-        agent.says(card);
+        agent.publish(card);
         let gateway = agent.gateway(test, &key(file));
-        let said = answered(&gateway);
-        assert_eq!(said.contains("answer at /a"), good, "{test}: {said}");
+        let reply = answered(&gateway);
+        assert_eq!(reply.contains("answer at /a"), good, "{test}: {reply}");
         assert_eq!(description(&gateway) == "signed", good, "{test}");
         if !good {
-            assert!(said.contains("sign"), "{test}: {said}");
+            assert!(reply.contains("sign"), "{test}: {reply}");
         }
         assert!(card_of(&gateway)["signatures"].is_null(), "{test}");
     }
@@ -204,19 +204,19 @@ fn interface_at_another_origin_is_used_only_if_listed() {
     let (agent, other) = (CardAgent::new(), CardAgent::new());
     let mut card = agent.json("elsewhere", "/a");
     card["supportedInterfaces"] = other.json("", "/there")["supportedInterfaces"].clone();
-    agent.says(&card);
-    let said = answered(&agent.gateway("card-elsewhere", ""));
-    assert!(said.contains("has an origin that is not allowed"), "{said}");
-    assert!(!other.server.was_asked());
+    agent.publish(&card);
+    let reply = answered(&agent.gateway("card-elsewhere", ""));
+    assert!(reply.contains("has an origin that is not allowed"), "{reply}");
+    assert!(!other.server.has_request());
     let keys = format!("origins = [\"http://{}\"]", other.addr());
-    let said = answered(&agent.gateway("card-listed", &keys));
-    assert!(said.contains("answer at /there"), "{said}");
+    let reply = answered(&agent.gateway("card-listed", &keys));
+    assert!(reply.contains("answer at /there"), "{reply}");
     // An interface at another origin, listed in addition to one at the same origin, is skipped.
     let home = agent.json("", "/own")["supportedInterfaces"][0].clone();
     card["supportedInterfaces"].as_array_mut().unwrap().push(home);
-    agent.says(&card);
-    let said = answered(&agent.gateway("card-both", ""));
-    assert!(said.contains("answer at /own"), "{said}");
+    agent.publish(&card);
+    let reply = answered(&agent.gateway("card-both", ""));
+    assert!(reply.contains("answer at /own"), "{reply}");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_redirect_of_the_card_is_not_followed() {
         other.addr()
     );
     *agent.card.answer.lock().unwrap() = redirect;
-    let said = answered(&agent.gateway("card-redirect", ""));
-    assert!(said.contains("the server redirects, and redirects are not followed"), "{said}");
-    assert!(!other.server.was_asked());
+    let reply = answered(&agent.gateway("card-redirect", ""));
+    assert!(reply.contains("the server redirects, and redirects are not followed"), "{reply}");
+    assert!(!other.server.has_request());
 }

@@ -82,12 +82,12 @@ pub fn guarded(test: &str) -> Binary {
 
 /// A token endpoint that returns `token` of the number of the request.
 fn token_endpoint(token: impl Fn(usize) -> Value + Send + Sync + 'static) -> ByHand {
-    let asked = AtomicUsize::new(0);
+    let requests = AtomicUsize::new(0);
     ByHand::new(move |request, stream| {
         let is_client = request.head.lines().any(|line| line == format!("Authorization: {BASIC}"));
         let answered = match is_client {
             true => {
-                let body = token(asked.fetch_add(1, Relaxed)).to_string();
+                let body = token(requests.fetch_add(1, Relaxed)).to_string();
                 answer("200 OK", "application/json", &body)
             }
             false => answer("401 No", "application/json", r#"{"error":"invalid_client"}"#),
@@ -137,27 +137,27 @@ fn one_oauth_token_serves_all_workers_of_a_gateway() {
         assert_pong(&gateway);
     }
     assert!(endpoint.request().head.starts_with("POST /token "));
-    assert!(!endpoint.was_asked());
+    assert!(!endpoint.has_request());
 }
 
 #[test]
 fn a_rejected_oauth_token_is_replaced_once() {
     let tokens = [token("gateway", -600), token("gateway", 600)];
     let endpoint = token_endpoint(
-        move |asked| json!({"access_token": tokens[asked.min(1)], "expires_in": 600}),
+        move |number| json!({"access_token": tokens[number.min(1)], "expires_in": 600}),
     );
     let upstream = guarded("oauth-again-agent");
     let gateway = gateway("oauth-again", &upstream, &oauth_keys(&endpoint, "hidden-secret"));
     assert_pong(&gateway);
     assert_pong(&gateway);
-    let asked = [endpoint.was_asked(), endpoint.was_asked(), endpoint.was_asked()];
-    assert_eq!(asked, [true, true, false]);
+    let fetched = [endpoint.has_request(), endpoint.has_request(), endpoint.has_request()];
+    assert_eq!(fetched, [true, true, false]);
 }
 
 #[test]
 fn oauth_token_is_renewed_before_it_expires() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
     let endpoint = token_endpoint(move |_| {
         count.fetch_add(1, Relaxed);
         // The token itself lasts longer: the agent never answers with 401.
@@ -167,7 +167,7 @@ fn oauth_token_is_renewed_before_it_expires() {
     let gateway = gateway("oauth-renewed", &upstream, &oauth_keys(&endpoint, "hidden-secret"));
     eventually("another token is fetched", || {
         assert_pong(&gateway);
-        asked.load(Relaxed) > 1
+        requests.load(Relaxed) > 1
     });
 }
 
@@ -184,9 +184,9 @@ fn failed_oauth_token_request_is_reported_without_secret() {
 #[test]
 fn http_function_receives_an_oauth_token() {
     let endpoint =
-        token_endpoint(|asked| json!({"access_token": format!("t-{asked}"), "expires_in": 600}));
-    let function = ByHand::new(|asked, stream| {
-        let is_second = asked.head.lines().any(|line| line == "Authorization: Bearer t-1");
+        token_endpoint(|number| json!({"access_token": format!("t-{number}"), "expires_in": 600}));
+    let function = ByHand::new(|request, stream| {
+        let is_second = request.head.lines().any(|line| line == "Authorization: Bearer t-1");
         let answered = match is_second {
             true => answer("200 OK", "application/json", r#"{"message":"done"}"#),
             false => answer("401 No", "text/plain", ""),
@@ -202,8 +202,8 @@ fn http_function_receives_an_oauth_token() {
     for _ in 0..2 {
         assert_eq!(text_of(&send(&server, &[], "hi").result()["message"]), "done");
     }
-    let asked = [endpoint.was_asked(), endpoint.was_asked(), endpoint.was_asked()];
-    assert_eq!(asked, [true, true, false]);
+    let fetched = [endpoint.has_request(), endpoint.has_request(), endpoint.has_request()];
+    assert_eq!(fetched, [true, true, false]);
 }
 
 #[test]
@@ -296,11 +296,11 @@ fn only_authorization_is_forwarded_and_only_if_enabled() {
         let text =
             format!("[agents.a]\nkind = \"http\"\n[agents.a.upstream]\nurl = \"{url}\"\n{keys}");
         assert_eq!(send(&configured(test, &text, &[]), &fields, "hi").status, 200);
-        let asked = function.request();
-        let is_passed = asked.head.lines().any(|line| line == "Authorization: Basic YTpi");
-        assert_eq!(is_passed, !keys.is_empty(), "{}", asked.head);
-        let whole = format!("{}{}", asked.head, asked.body);
-        assert!(!whole.contains("hidden") && !asked.body.to_string().contains("YTpi"), "{whole}");
+        let request = function.request();
+        let is_passed = request.head.lines().any(|line| line == "Authorization: Basic YTpi");
+        assert_eq!(is_passed, !keys.is_empty(), "{}", request.head);
+        let whole = format!("{}{}", request.head, request.body);
+        assert!(!whole.contains("hidden") && !request.body.to_string().contains("YTpi"), "{whole}");
     }
 }
 
@@ -312,11 +312,11 @@ fn pass_authorization_without_auth_logs_a_warning() {
     );
     for (test, auth, is_warned) in [("warned", "", true), ("unwarned", auth.as_str(), false)] {
         let config = TestFile::new(&format!("pass-{test}"), &format!("{auth}{table}"));
-        let said = TestFile::new(&format!("pass-{test}-said"), "");
-        let stderr = fs::File::create(&said.0).unwrap();
+        let log = TestFile::new(&format!("pass-{test}-said"), "");
+        let stderr = fs::File::create(&log.0).unwrap();
         let server = Binary::start_with(&["--config", config.path()], stderr.into());
         drop(server);
-        let said = fs::read_to_string(&said.0).unwrap();
-        assert_eq!(said.contains("pass_authorization without [auth]"), is_warned, "{said}");
+        let log = fs::read_to_string(&log.0).unwrap();
+        assert_eq!(log.contains("pass_authorization without [auth]"), is_warned, "{log}");
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{
     ask::{V1, post, rpc, say, text_of},
     binary::{Binary, Tcp},
-    by_hand::{Asked, ByHand, STREAM, answer, event, remote},
+    by_hand::{ByHand, ReceivedRequest, STREAM, answer, event, remote},
 };
 
 fn task(state: &str) -> Value {
@@ -28,9 +28,9 @@ fn artifact(text: &str) -> Value {
     json!({"artifactUpdate": {"taskId": "up-1", "contextId": "c-1", "artifact": artifact}})
 }
 
-fn error(asked: &Asked, code: i64, message: &str) -> String {
+fn error(request: &ReceivedRequest, code: i64, message: &str) -> String {
     let body = json!({
-        "jsonrpc": "2.0", "id": asked.body["id"], "error": {"code": code, "message": message}
+        "jsonrpc": "2.0", "id": request.body["id"], "error": {"code": code, "message": message}
     });
     answer("200 OK", "application/json", &body.to_string())
 }
@@ -50,28 +50,28 @@ fn send(server: &Binary) -> Tcp {
 /// The state of a task and the text of its status and artifacts.
 fn shown(task: &Value) -> String {
     let state = task["status"]["state"].as_str().unwrap().trim_start_matches("TASK_STATE_");
-    let said = &task["status"]["message"];
-    let said = if said.is_object() { text_of(said) } else { "" };
+    let text = &task["status"]["message"];
+    let text = if text.is_object() { text_of(text) } else { "" };
     let artifacts = task["artifacts"].as_array().into_iter().flatten().map(text_of);
-    format!("{state} [{}] {said}", artifacts.collect::<Vec<_>>().join(","))
+    format!("{state} [{}] {text}", artifacts.collect::<Vec<_>>().join(","))
 }
 
 /// The task of a stream that continues with these bytes after its first event, and ends; `later`
 /// answers all other calls.
 fn after(
-    rest: impl Fn(&Asked) -> String + Send + Sync + 'static,
-    later: impl Fn(&Asked) -> String + Send + Sync + 'static,
+    rest: impl Fn(&ReceivedRequest) -> String + Send + Sync + 'static,
+    later: impl Fn(&ReceivedRequest) -> String + Send + Sync + 'static,
 ) -> String {
-    let remote = remote(move |asked, stream| {
-        let text = match asked.body["method"].as_str() {
+    let remote = remote(move |request, stream| {
+        let text = match request.body["method"].as_str() {
             Some("SendStreamingMessage") => {
                 format!(
                     "{STREAM}{}{}",
-                    event(asked, &json!({"task": task("WORKING")})),
-                    rest(asked)
+                    event(request, &json!({"task": task("WORKING")})),
+                    rest(request)
                 )
             }
-            _ => later(asked),
+            _ => later(request),
         };
         let _ = stream.write_all(text.as_bytes());
     });
@@ -79,8 +79,8 @@ fn after(
     shown(V1.task(&send(&server).reply().result()))
 }
 
-fn unknown(asked: &Asked) -> String {
-    error(asked, -32001, "there is no such task")
+fn unknown(request: &ReceivedRequest) -> String {
+    error(request, -32001, "there is no such task")
 }
 
 #[test]
@@ -94,12 +94,12 @@ fn an_invalid_stream_fails_its_task() {
         let shown = after(move |_| rest.to_owned(), unknown);
         assert!(shown.starts_with(expected), "{rest:?}: {shown}");
     }
-    let other = after(|asked| event(asked, &status("up-2", "COMPLETED")), unknown);
+    let other = after(|request| event(request, &status("up-2", "COMPLETED")), unknown);
     assert!(other.starts_with("FAILED []"), "{other}");
     let fault = after(
-        |asked| {
+        |request| {
             let error = json!({"code": -32603, "message": "it broke"});
-            let event = json!({"jsonrpc": "2.0", "id": asked.body["id"], "error": error});
+            let event = json!({"jsonrpc": "2.0", "id": request.body["id"], "error": error});
             format!("data: {event}\n\n")
         },
         unknown,
@@ -111,17 +111,17 @@ fn an_invalid_stream_fails_its_task() {
 fn truncated_stream_is_completed_from_upstream_task() {
     for half in ["", "data: {\"jsonrpc\""] {
         let shown = after(
-            move |asked| format!("{}{half}", event(asked, &artifact("one"))),
-            |asked| {
-                if asked.body["method"] == "SubscribeToTask" {
-                    return error(asked, -32004, "it has ended");
+            move |request| format!("{}{half}", event(request, &artifact("one"))),
+            |request| {
+                if request.body["method"] == "SubscribeToTask" {
+                    return error(request, -32004, "it has ended");
                 }
                 let mut whole = task("COMPLETED");
                 whole["artifacts"] = json!([
                     {"artifactId": "a", "parts": [{"text": "one"}]},
                     {"artifactId": "b", "parts": [{"text": "two"}]},
                 ]);
-                let body = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": whole});
+                let body = json!({"jsonrpc": "2.0", "id": request.body["id"], "result": whole});
                 answer("200 OK", "application/json", &body.to_string())
             },
         );
@@ -134,11 +134,11 @@ fn a_large_event_arrives_whole() {
     let large = "x".repeat(1 << 20);
     let text = large.clone();
     let shown = after(
-        move |asked| {
+        move |request| {
             format!(
                 "{}{}",
-                event(asked, &artifact(&text)),
-                event(asked, &status("up-1", "COMPLETED"))
+                event(request, &artifact(&text)),
+                event(request, &status("up-1", "COMPLETED"))
             )
         },
         unknown,
@@ -149,12 +149,12 @@ fn a_large_event_arrives_whole() {
 #[test]
 fn endless_upstream_stream_fails_task_at_task_bytes_max() {
     let (closed, is_closed) = channel();
-    let remote = remote(move |asked, stream| {
+    let remote = remote(move |request, stream| {
         let _ = stream.write_all(STREAM.as_bytes());
-        let _ = stream.write_all(event(asked, &json!({"task": task("WORKING")})).as_bytes());
+        let _ = stream.write_all(event(request, &json!({"task": task("WORKING")})).as_bytes());
         let mut chunk = artifact(&"x".repeat(1_000));
         chunk["artifactUpdate"]["append"] = json!(true);
-        let chunk = event(asked, &chunk);
+        let chunk = event(request, &chunk);
         while stream.write_all(chunk.as_bytes()).is_ok() {}
         let _ = closed.send(());
     });
@@ -189,14 +189,14 @@ fn invalid_upstream_answer_fails_the_call() {
 
 #[test]
 fn cancel_reaches_an_agent_with_a_silent_stream() {
-    let remote = remote(|asked, stream| {
-        if asked.body["method"] == "CancelTask" {
+    let remote = remote(|request, stream| {
+        if request.body["method"] == "CancelTask" {
             let result = task("CANCELED");
-            let body = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result});
+            let body = json!({"jsonrpc": "2.0", "id": request.body["id"], "result": result});
             let whole = answer("200 OK", "application/json", &body.to_string());
             return drop(stream.write_all(whole.as_bytes()));
         }
-        let first = event(asked, &json!({"task": task("WORKING")}));
+        let first = event(request, &json!({"task": task("WORKING")}));
         let _ = stream.write_all(format!("{STREAM}{first}").as_bytes());
         // Until the gateway closes.
         let _ = stream.read(&mut [0]);

@@ -17,11 +17,11 @@ pub struct FrameFault {
     /// The state of the task, or `error`.
     pub end: &'static str,
     /// Part of the reason that the caller gets.
-    says: &'static str,
+    reason: &'static str,
 }
 
-const fn fault(word: &'static str, end: &'static str, says: &'static str) -> FrameFault {
-    FrameFault { word, end, says }
+const fn fault(word: &'static str, end: &'static str, reason: &'static str) -> FrameFault {
+    FrameFault { word, end, reason }
 }
 
 /// The faults of a `known` task break its stream; it has completed by the next read.
@@ -93,35 +93,35 @@ fn end_of(reply: &Reply) -> (String, String) {
         return ("error".to_owned(), format!("{} {}", error["code"], error["message"]));
     }
     let status = &V1.task(&json["result"])["status"];
-    let said = if status["message"].is_object() { text_of(&status["message"]) } else { "" };
+    let message = if status["message"].is_object() { text_of(&status["message"]) } else { "" };
     let state = status["state"].as_str().expect("a state").trim_start_matches("TASK_STATE_");
-    (state.to_owned(), said.to_owned())
+    (state.to_owned(), message.to_owned())
 }
 
 #[test]
 fn each_http2_or_grpc_fault_ends_call_with_its_reason() {
     let agent = format!("a2a:http://{}", misbehaving());
     let server = Binary::start(&["--agent", &agent, "--limit", "task_bytes_max=2_097_152"]);
-    for FrameFault { word, end, says } in FAULTS {
-        let (ended, said) = end_of(&send(&server, word));
-        assert_eq!(&ended, end, "{word}: {said}");
-        assert!(said.contains(says), "{word}: {said}");
+    for FrameFault { word, end, reason } in FAULTS {
+        let (ended, message) = end_of(&send(&server, word));
+        assert_eq!(&ended, end, "{word}: {message}");
+        assert!(message.contains(reason), "{word}: {message}");
     }
 }
 
 #[test]
 fn invalid_http2_from_upstream_fails_the_call() {
     const HTTP1: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
-    for (says, expected) in [
+    for (output, expected) in [
         (&b"nonsense\r\n\r\n and more of it"[..], "HTTP/2 failed"),
         (HTTP1, "the server does not support HTTP/2"),
         (b"", "the connection closed"),
     ] {
-        let addr = agent::serve(move |socket| agent::says(socket, says));
+        let addr = agent::serve(move |socket| agent::write_and_close(socket, output));
         let server = Binary::start(&["--agent", &format!("a2a:http://{addr}")]);
-        let (ended, said) = end_of(&send(&server, "hello"));
-        assert_eq!(ended, "error", "{said}");
-        assert!(said.contains(expected), "{said}");
+        let (ended, message) = end_of(&send(&server, "hello"));
+        assert_eq!(ended, "error", "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }
 
@@ -134,8 +134,8 @@ fn call_to_unresponsive_upstream_times_out() {
     ] {
         let keys = format!("[agents.r.upstream]\nurl = \"http://{addr}\"\ncall_ms = 300\n");
         let configured = Configured::new(&format!("frames-{}", text.len()), &keys);
-        let (ended, said) = end_of(&send(&configured.server, &text));
-        assert_eq!(ended, "error", "{said}");
-        assert!(said.contains("in time"), "{said}");
+        let (ended, message) = end_of(&send(&configured.server, &text));
+        assert_eq!(ended, "error", "{message}");
+        assert!(message.contains("in time"), "{message}");
     }
 }

@@ -9,7 +9,7 @@ use peregrine::binding::interfaces::Binding;
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{self, Gen, Say, V01, V1, V03, post, rpc, say},
+    ask::{self, Gen, OutgoingMessage, V01, V1, V03, post, rpc, say},
     binary::{Binary, Tcp, eventually},
     reply::Reply,
 };
@@ -67,8 +67,8 @@ struct Away {
     /// The task of the stream.
     streamed: Value,
     /// A task that waits for input, and a task to cancel.
-    asks: Value,
-    asks_too: Value,
+    paused: Value,
+    paused_too: Value,
     canceled: Value,
     cancel: Tcp,
 }
@@ -77,7 +77,7 @@ impl Away {
     fn new(binding: Binding) -> Away {
         let mut remote = Restarted::new(binding);
         let server = Binary::start(&["--agent", &remote.agent()]);
-        let held = |text, id| Say { id, ..say(text) };
+        let held = |text, id| OutgoingMessage { id, ..say(text) };
         let waiting: Vec<(Gen, Tcp)> = [(V1, "1"), (V03, "2"), (V01, "3")]
             .map(|(generation, id)| {
                 let params = generation.params(held("hold", id));
@@ -90,7 +90,7 @@ impl Away {
         let canceled = begun(&mut to_cancel);
         let mut subscriber = call(&server, V1, V1.subscribe(), &json!({"id": streamed}));
         subscriber.read_until("\"one\"");
-        let [asks, asks_too] = ["6", "7"].map(|id| {
+        let [paused, paused_too] = ["6", "7"].map(|id| {
             let params = V1.params(held("ask", id));
             let task = call(&server, V1, V1.send(), &params).reply().result()["task"].take();
             assert_eq!(shown(&task), "INPUT_REQUIRED [] what?");
@@ -119,8 +119,8 @@ impl Away {
             stream,
             subscriber,
             streamed,
-            asks,
-            asks_too,
+            paused,
+            paused_too,
             canceled,
             cancel,
         }
@@ -135,13 +135,13 @@ impl Away {
 
     /// Cancels the other task that waits for input.
     fn cancel_waiting(&self) -> Reply {
-        call(&self.server, V1, V1.cancel(), &json!({"id": self.asks_too})).reply()
+        call(&self.server, V1, V1.cancel(), &json!({"id": self.paused_too})).reply()
     }
 
     /// Answers the task that waits for input.
     fn answer(&self, generation: Gen, id: &Value) -> Reply {
-        let say = Say { id: "answer", task: id.as_str(), ..say("that") };
-        call(&self.server, generation, generation.send(), &generation.params(say)).reply()
+        let message = OutgoingMessage { id: "answer", task: id.as_str(), ..say("that") };
+        call(&self.server, generation, generation.send(), &generation.params(message)).reply()
     }
 }
 
@@ -185,7 +185,7 @@ fn tasks_resume_after_agent_restarts_with_its_tasks() {
         assert_eq!(stream, ["SUBMITTED", "WORKING", "one", "two", "COMPLETED"], "{binding:?}");
         let subscriber = events(&away.subscriber.reply());
         assert_eq!(subscriber, ["WORKING", "two", "COMPLETED"], "{binding:?}");
-        let answered = task_in(V03, "completed", &away.answer(V03, &away.asks));
+        let answered = task_in(V03, "completed", &away.answer(V03, &away.paused));
         assert!(answered.ends_with("[one two] done"), "{binding:?}: {answered}");
         let canceled = away.cancel_waiting();
         assert_eq!(canceled.result()["status"]["state"], "TASK_STATE_CANCELED", "{binding:?}");
@@ -223,9 +223,9 @@ fn tasks_fail_after_agent_restarts_without_them() {
         let failed = shown(&get(&away.server, &away.streamed));
         assert!(failed.starts_with("FAILED [one] the stream of the upstream agent"), "{failed}");
         // Tasks without an open stream end with the next call.
-        task_in(V03, "failed", &away.answer(V03, &away.asks));
-        let asked = shown(&get(&away.server, &away.asks));
-        assert!(asked.starts_with("FAILED [] ") && asked.ends_with("Task not found"), "{asked}");
+        task_in(V03, "failed", &away.answer(V03, &away.paused));
+        let paused = shown(&get(&away.server, &away.paused));
+        assert!(paused.starts_with("FAILED [] ") && paused.ends_with("Task not found"), "{paused}");
         let canceled = away.cancel_waiting();
         assert_eq!(canceled.result()["status"]["state"], "TASK_STATE_CANCELED", "{binding:?}");
         let next = call(&away.server, V1, V1.send(), &V1.params(say("next"))).reply();
@@ -241,8 +241,8 @@ fn answer_to_task_canceled_upstream_ends_it_as_canceled() {
         let task = call(&server, V1, V1.send(), &V1.params(say("ask"))).reply().result();
         let id = &task["task"]["id"];
         remote.end_waiting();
-        let say = Say { id: "answer", task: id.as_str(), ..say("that") };
-        let reply = call(&server, V1, V1.stream(), &V1.params(say)).reply();
+        let message = OutgoingMessage { id: "answer", task: id.as_str(), ..say("that") };
+        let reply = call(&server, V1, V1.stream(), &V1.params(message)).reply();
         assert_eq!(events(&reply).last().unwrap(), "CANCELED", "{}", reply.text());
         assert!(shown(&get(&server, id)).starts_with("CANCELED"), "{binding:?}");
     }

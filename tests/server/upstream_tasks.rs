@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{
     ask::{V1, post, rpc, say},
     binary::{Binary, Tcp},
-    by_hand::{Asked, ByHand, STREAM, answer, event, remote},
+    by_hand::{ByHand, ReceivedRequest, STREAM, answer, event, remote},
     configured::Configured,
 };
 
@@ -29,9 +29,9 @@ fn task(id: &str, state: &str) -> Value {
 /// Answers each message with a completed task of its own; all in one context.
 fn completes() -> ByHand {
     let count = AtomicUsize::new(0);
-    remote(move |asked, stream| {
+    remote(move |request, stream| {
         let id = format!("up-{}", count.fetch_add(1, SeqCst) + 1);
-        let whole = event(asked, &json!({"task": task(&id, "COMPLETED")}));
+        let whole = event(request, &json!({"task": task(&id, "COMPLETED")}));
         let _ = stream.write_all(format!("{STREAM}{whole}").as_bytes());
     })
 }
@@ -49,14 +49,14 @@ fn send(server: &Binary, fields: &[(&str, &str)], params: &Value) -> Value {
 /// The next message that the agent got, and its request head.
 fn got(remote: &ByHand) -> (Value, String) {
     loop {
-        let Asked { head, body } = remote.request();
+        let ReceivedRequest { head, body } = remote.request();
         if body["method"] == "SendStreamingMessage" {
             return (body["params"].clone(), head);
         }
     }
 }
 
-fn said(text: &str, more: Value) -> Value {
+fn send_params(text: &str, more: Value) -> Value {
     let mut params = V1.params(say(text));
     let members = more.as_object().unwrap().clone();
     params["message"].as_object_mut().unwrap().extend(members);
@@ -67,13 +67,13 @@ fn said(text: &str, more: Value) -> Value {
 fn context_and_reference_task_ids_are_translated() {
     let remote = completes();
     let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
-    let first = send(&server, &[], &said("one", json!({})))["result"]["task"].clone();
+    let first = send(&server, &[], &send_params("one", json!({})))["result"]["task"].clone();
     got(&remote);
     let text = first.to_string();
     assert!(!text.contains("up-1") && !text.contains("up-context"), "{text}");
     let (id, context) = (&first["id"], &first["contextId"]);
     assert_eq!(first["status"]["message"]["referenceTaskIds"], json!([id, id]), "{text}");
-    let again = said("two", json!({"contextId": context, "referenceTaskIds": [id, id]}));
+    let again = send_params("two", json!({"contextId": context, "referenceTaskIds": [id, id]}));
     let second = send(&server, &[], &again)["result"]["task"].clone();
     assert_eq!(&second["contextId"], context);
     let expected = json!([second["id"], id]);
@@ -87,25 +87,25 @@ fn context_and_reference_task_ids_are_translated() {
 fn unknown_reference_task_id_is_rejected() {
     let remote = completes();
     let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
-    let refused = send(&server, &[], &said("one", json!({"referenceTaskIds": ["none"]})));
+    let refused = send(&server, &[], &send_params("one", json!({"referenceTaskIds": ["none"]})));
     assert_eq!(refused["error"]["code"], -32001, "{refused}");
     let why = refused.to_string().replace('\\', "");
     assert!(why.contains("has no task \"none\""), "{refused}");
     // The agent got no message.
-    send(&server, &[], &said("two", json!({})));
+    send(&server, &[], &send_params("two", json!({})));
     assert_eq!(got(&remote).0["message"]["parts"][0]["text"], "two");
 }
 
 #[test]
 fn a_task_with_too_long_upstream_ids_fails() {
-    let remote = remote(|asked, stream| {
+    let remote = remote(|request, stream| {
         let mut whole = task(&"i".repeat(1_020), "WORKING");
         whole["status"] = json!({"state": "TASK_STATE_WORKING"});
-        let event = event(asked, &json!({"task": whole}));
+        let event = event(request, &json!({"task": whole}));
         let _ = stream.write_all(format!("{STREAM}{event}").as_bytes());
     });
     let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
-    let answer = send(&server, &[], &said("one", json!({})));
+    let answer = send(&server, &[], &send_params("one", json!({})));
     let task = &answer["result"]["task"];
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED", "{answer}");
     assert!(task.to_string().contains("kept_bytes_max"), "{task}");
@@ -115,7 +115,7 @@ fn a_task_with_too_long_upstream_ids_fails() {
 fn output_modes_and_extensions_are_passed_on() {
     let remote = completes();
     let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
-    let mut params = said("one", json!({}));
+    let mut params = send_params("one", json!({}));
     params["configuration"] = json!({"acceptedOutputModes": ["image/png", "a\"b"]});
     let uris = "urn:x, urn:peregrine:long-poll:1,urn:y";
     send(&server, &[("A2A-Extensions", uris)], &params);
@@ -124,7 +124,7 @@ fn output_modes_and_extensions_are_passed_on() {
     assert_eq!(modes, &json!(["image/png", "a\"b"]), "{params}");
     let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with("a2a-extensions"));
     assert_eq!(line, Some("A2A-Extensions: urn:x, urn:y"), "{head}");
-    send(&server, &[], &said("two", json!({})));
+    send(&server, &[], &send_params("two", json!({})));
     let (params, head) = got(&remote);
     assert!(!head.to_ascii_lowercase().contains("extensions"), "{head}");
     assert!(params["configuration"]["acceptedOutputModes"].is_null(), "{params}");
@@ -134,17 +134,17 @@ fn output_modes_and_extensions_are_passed_on() {
 fn a_stream_begins_before_a_slow_agent_answers() {
     let (release, released) = std::sync::mpsc::channel::<()>();
     let released = std::sync::Mutex::new(released);
-    let remote = remote(move |asked, stream| {
-        let text = asked.body["params"]["message"]["parts"][0]["text"].as_str().unwrap();
+    let remote = remote(move |request, stream| {
+        let text = request.body["params"]["message"]["parts"][0]["text"].as_str().unwrap();
         if text != "at once" {
             let _ = released.lock().unwrap().recv();
         }
         let whole = match text {
-            "task" => event(asked, &json!({"task": task("up-1", "COMPLETED")})),
-            "message" => event(asked, &json!({"message": status("up-1", "x")["message"]})),
+            "task" => event(request, &json!({"task": task("up-1", "COMPLETED")})),
+            "message" => event(request, &json!({"message": status("up-1", "x")["message"]})),
             _ => {
                 let error = json!({"code": -32005, "message": "not this type"});
-                let body = json!({"jsonrpc": "2.0", "id": asked.body["id"], "error": error});
+                let body = json!({"jsonrpc": "2.0", "id": request.body["id"], "error": error});
                 let whole = answer("200 OK", "application/json", &body.to_string());
                 return drop(stream.write_all(whole.as_bytes()));
             }
@@ -192,7 +192,7 @@ fn relayed_tasks_of_another_caller_are_not_found() {
     let remote = completes();
     let (gateway, [alice, bob]) = of_two_callers("owners", &remote, "");
     let server = &gateway.server;
-    let task = send(server, &alice, &said("one", json!({})))["result"]["task"].clone();
+    let task = send(server, &alice, &send_params("one", json!({})))["result"]["task"].clone();
     let sent = |remote: &ByHand| got(remote).0["message"]["contextId"].clone();
     let of_alice = sent(&remote);
     let (id, context) = (&task["id"], &task["contextId"]);
@@ -203,10 +203,10 @@ fn relayed_tasks_of_another_caller_are_not_found() {
     for id in [id, &json!("up-1")] {
         assert_eq!(get(&bob, id)["error"]["code"], -32001);
     }
-    let refused = send(server, &bob, &said("two", json!({"referenceTaskIds": [id]})));
+    let refused = send(server, &bob, &send_params("two", json!({"referenceTaskIds": [id]})));
     assert_eq!(refused["error"]["code"], -32001, "{refused}");
     // Her context differs from his of the same name, for the upstream agent as well.
-    let in_context = |context: &Value| said("two", json!({"contextId": context}));
+    let in_context = |context: &Value| send_params("two", json!({"contextId": context}));
     send(server, &bob, &in_context(context));
     let of_bob = sent(&remote);
     assert!(![&of_alice, context].contains(&&of_bob), "{of_bob} {of_alice}");
@@ -228,13 +228,13 @@ fn caller_tenant_is_forwarded_only_with_pass_tenant() {
     let configured = Configured::new("tenants", &format!("tenants = \"any\"\n{text}"));
     let server = &configured.server;
     let named = |tenant: &str| {
-        let mut params = said("one", json!({}));
+        let mut params = send_params("one", json!({}));
         params["tenant"] = json!(tenant);
         params
     };
     for (path, params, expected) in [
         ("/agents/passes", named("acme"), "acme"),
-        ("/agents/passes", said("one", json!({})), "theirs"),
+        ("/agents/passes", send_params("one", json!({})), "theirs"),
         ("/agents/other", named("acme"), "theirs"),
     ] {
         let mut line = server.connect();
@@ -252,19 +252,19 @@ fn artifact(texts: &[&str]) -> Value {
 
 #[test]
 fn task_completes_after_its_agent_is_reloaded() {
-    let remote = remote(|asked, stream| {
-        if asked.body["method"] == "SubscribeToTask" {
-            assert_eq!(asked.body["params"]["id"], "up-1");
+    let remote = remote(|request, stream| {
+        if request.body["method"] == "SubscribeToTask" {
+            assert_eq!(request.body["params"]["id"], "up-1");
             let mut whole = task("up-1", "COMPLETED");
             whole["artifacts"] = json!([artifact(&["one", "two"])]);
-            let event = event(asked, &json!({"task": whole}));
+            let event = event(request, &json!({"task": whole}));
             return drop(stream.write_all(format!("{STREAM}{event}").as_bytes()));
         }
         let chunk = json!({"taskId": "up-1", "contextId": "up-context"});
         let mut update = json!({"artifactUpdate": chunk});
         update["artifactUpdate"]["artifact"] = artifact(&["one"]);
-        let whole = event(asked, &json!({"task": task("up-1", "WORKING")}));
-        let _ = stream.write_all(format!("{STREAM}{whole}{}", event(asked, &update)).as_bytes());
+        let whole = event(request, &json!({"task": task("up-1", "WORKING")}));
+        let _ = stream.write_all(format!("{STREAM}{whole}{}", event(request, &update)).as_bytes());
         // Until the gateway closes it.
         let _ = std::io::Read::read(stream, &mut [0]);
     });
@@ -287,15 +287,15 @@ fn task_completes_after_its_agent_is_reloaded() {
 #[test]
 fn task_updates_continue_after_auth_required() {
     let gets = AtomicUsize::new(0);
-    let remote = remote(move |asked, stream| {
-        let result = match asked.body["method"].as_str() {
+    let remote = remote(move |request, stream| {
+        let result = match request.body["method"].as_str() {
             Some("SendStreamingMessage") => {
                 let status = status("up-1", "AUTH_REQUIRED");
                 let update = json!({"statusUpdate": {
                     "taskId": "up-1", "contextId": "up-context", "status": status,
                 }});
-                let whole = event(asked, &json!({"task": task("up-1", "WORKING")}));
-                let text = format!("{STREAM}{whole}{}", event(asked, &update));
+                let whole = event(request, &json!({"task": task("up-1", "WORKING")}));
+                let text = format!("{STREAM}{whole}{}", event(request, &update));
                 return drop(stream.write_all(text.as_bytes()));
             }
             Some("GetTask") => {
@@ -304,7 +304,7 @@ fn task_updates_continue_after_auth_required() {
             }
             _ => json!({"error": {"code": -32004, "message": "no subscriptions"}}),
         };
-        let mut body = json!({"jsonrpc": "2.0", "id": asked.body["id"]});
+        let mut body = json!({"jsonrpc": "2.0", "id": request.body["id"]});
         body.as_object_mut().unwrap().extend(result.as_object().unwrap().clone());
         let text = answer("200 OK", "application/json", &body.to_string());
         let _ = stream.write_all(text.as_bytes());
@@ -315,22 +315,23 @@ fn task_updates_continue_after_auth_required() {
     let mut followed = call(&server, &[], V1.subscribe(), &json!({"id": task["id"]}));
     followed.read_until("TASK_STATE_COMPLETED");
     let whole = call(&server, &[], V1.get(), &json!({"id": task["id"]})).reply().result();
-    let said = whole["history"].as_array().unwrap();
+    let history = whole["history"].as_array().unwrap();
     // The status message of the login appears once, and not again at each poll of the task.
-    let asks = said.iter().filter(|said| said["parts"][0]["text"] == "AUTH_REQUIRED").count();
-    assert_eq!(asks, 1, "{whole}");
+    let count =
+        history.iter().filter(|message| message["parts"][0]["text"] == "AUTH_REQUIRED").count();
+    assert_eq!(count, 1, "{whole}");
 }
 
 #[test]
 fn one_caller_gets_at_most_half_of_upstream_streams() {
-    let remote = remote(|asked, stream| {
+    let remote = remote(|request, stream| {
         let result = task("up-1", "AUTH_REQUIRED");
-        let text = match asked.body["method"].as_str() {
+        let text = match request.body["method"].as_str() {
             Some("SendStreamingMessage") => {
-                format!("{STREAM}{}", event(asked, &json!({"task": result})))
+                format!("{STREAM}{}", event(request, &json!({"task": result})))
             }
             _ => {
-                let body = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result});
+                let body = json!({"jsonrpc": "2.0", "id": request.body["id"], "result": result});
                 answer("200 OK", "application/json", &body.to_string())
             }
         };
@@ -339,7 +340,7 @@ fn one_caller_gets_at_most_half_of_upstream_streams() {
     let (gateway, [alice, bob]) = of_two_callers("streams", &remote, "streams = 4\n");
     let server = &gateway.server;
     let send = |by: &[(&str, &str)], id: &str| {
-        send(server, by, &said("one", json!({"messageId": id}))).to_string()
+        send(server, by, &send_params("one", json!({"messageId": id}))).to_string()
     };
     // They wait for a login, and do not count as her running tasks.
     for id in ["1", "2"] {
@@ -353,14 +354,14 @@ fn one_caller_gets_at_most_half_of_upstream_streams() {
 
 #[test]
 fn silent_upstream_stream_is_closed_when_task_is_canceled() {
-    let (left, has_left) = std::sync::mpsc::channel();
-    let remote = remote(move |asked, stream| {
-        let text = asked.body["params"]["message"]["parts"][0]["text"].as_str();
+    let (closed, has_closed) = std::sync::mpsc::channel();
+    let remote = remote(move |request, stream| {
+        let text = request.body["params"]["message"]["parts"][0]["text"].as_str();
         let whole = match text {
             Some("one") => format!(
                 "{STREAM}{}",
                 event(
-                    asked,
+                    request,
                     &json!({"statusUpdate": {
                         "taskId": "up-1", "contextId": "c", "status": status("up-1", "INPUT_REQUIRED"),
                     }})
@@ -368,7 +369,7 @@ fn silent_upstream_stream_is_closed_when_task_is_canceled() {
             ),
             Some(_) => format!("{STREAM}: alive\n\n"),
             None => {
-                let body = json!({"jsonrpc": "2.0", "id": asked.body["id"],
+                let body = json!({"jsonrpc": "2.0", "id": request.body["id"],
                     "result": task("up-1", "CANCELED")});
                 answer("200 OK", "application/json", &body.to_string())
             }
@@ -376,18 +377,18 @@ fn silent_upstream_stream_is_closed_when_task_is_canceled() {
         let _ = stream.write_all(whole.as_bytes());
         if text == Some("two") {
             let _ = std::io::Read::read(stream, &mut [0]);
-            let _ = left.send(());
+            let _ = closed.send(());
         }
     });
     let server = Binary::start(&["--agent", &format!("a2a:http://{}", remote.addr)]);
     let first = send(&server, &[], &V1.params(say("one")));
     let id = &first["result"]["task"]["id"];
     got(&remote);
-    let second = said("two", json!({"messageId": "second", "taskId": id}));
+    let second = send_params("two", json!({"messageId": "second", "taskId": id}));
     let waiting = call(&server, &[], V1.send(), &second);
     got(&remote);
     let canceled = call(&server, &[], V1.cancel(), &json!({"id": id})).reply();
     assert!(canceled.text().contains("TASK_STATE_CANCELED"), "{}", canceled.text());
-    has_left.recv_timeout(std::time::Duration::from_secs(10)).expect("the gateway leaves");
+    has_closed.recv_timeout(std::time::Duration::from_secs(10)).expect("the gateway leaves");
     drop(waiting);
 }

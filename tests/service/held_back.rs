@@ -29,7 +29,7 @@ use crate::{
     grpc_client::{V1, run, v1},
     journal::Journal,
     support::{
-        ask::{Gen, Say, get, post, rpc, rpc_id, say},
+        ask::{Gen, OutgoingMessage, get, post, rpc, rpc_id, say},
         binary::{PATIENCE, Tcp},
         ws,
     },
@@ -50,7 +50,7 @@ fn serve(journal: &Arc<Journal>) -> (Running, SocketAddr) {
 
 /// A message that creates a task and is answered at once.
 fn go() -> Value {
-    Gen::V1.params(Say { at_once: true, ..say("go") })
+    Gen::V1.params(OutgoingMessage { at_once: true, ..say("go") })
 }
 
 /// The protocol of a connection.
@@ -76,7 +76,7 @@ impl Client {
         Client { line, over }
     }
 
-    fn ask(&mut self, method: &str, params: &Value) -> &mut Client {
+    fn send(&mut self, method: &str, params: &Value) -> &mut Client {
         let body = rpc(method, params);
         self.line.write(&match self.over {
             Over::Http => post("/", &[("A2A-Version", "1.0")], &body),
@@ -108,9 +108,9 @@ impl Client {
 
     /// Asserts that no answer arrives after the next wait for the hook.
     fn is_held(&mut self, journal: &Journal, method: &str, params: &Value) {
-        let asked = journal.asked();
-        self.ask(method, params);
-        journal.until_asked(asked + 1);
+        let wait_count = journal.wait_count();
+        self.send(method, params);
+        journal.until_wait_count(wait_count + 1);
         assert!(self.line.peek().is_none() && self.line.is_silent(), "{:?} {method}", self.over);
     }
 }
@@ -142,22 +142,22 @@ fn answers_showing_only_durable_tasks_are_sent_at_once() {
         let (tasks, _first) = make(&journal, addr, over);
         let mut client = Client::to(addr, over);
         // A task with durable records, alone and in a list.
-        let shown = client.ask("GetTask", &tasks.durable).answer();
+        let shown = client.send("GetTask", &tasks.durable).answer();
         assert_eq!(shown["result"]["id"], tasks.durable["id"]);
         let list = json!({ "contextId": tasks.context });
-        let shown = client.ask("ListTasks", &list).answer();
+        let shown = client.send("ListTasks", &list).answer();
         assert_eq!(shown["result"]["tasks"].as_array().unwrap().len(), 1);
         // No task.
         let list = json!({ "contextId": "nobody's" });
-        assert_eq!(client.ask("ListTasks", &list).answer()["result"]["totalSize"], 0);
-        let missing = client.ask("GetTask", &json!({ "id": "missing" })).answer();
+        assert_eq!(client.send("ListTasks", &list).answer()["result"]["totalSize"], 0);
+        let missing = client.send("GetTask", &json!({ "id": "missing" })).answer();
         assert_eq!(missing["error"]["code"], -32001);
-        assert!(client.ask("NoSuchMethod", &json!({})).answer()["error"].is_object());
+        assert!(client.send("NoSuchMethod", &json!({})).answer()["error"].is_object());
         let mut line = Tcp::to(addr);
         line.write(&get("/.well-known/agent-card.json"));
         assert_eq!(line.reply().status, 200);
         // A stream without held-back events.
-        client.ask("SubscribeToTask", &tasks.durable);
+        client.send("SubscribeToTask", &tasks.durable);
         client.line.read_until("TASK_STATE_WORKING");
     }
 }
@@ -178,12 +178,12 @@ fn answers_and_events_are_held_until_their_task_is_durable() {
         });
         // An event of a stream that is sent otherwise, and the answer to the call that caused it.
         let mut stream = Client::to(addr, over);
-        stream.ask("SubscribeToTask", &tasks.durable).line.read_until("TASK_STATE_WORKING");
+        stream.send("SubscribeToTask", &tasks.durable).line.read_until("TASK_STATE_WORKING");
         stream.line.take();
-        let asked = journal.asked();
+        let wait_count = journal.wait_count();
         let mut cancels = Client::to(addr, over);
-        cancels.ask("CancelTask", &tasks.durable);
-        journal.until_asked(asked + 2);
+        cancels.send("CancelTask", &tasks.durable);
+        journal.until_wait_count(wait_count + 2);
         for client in [&mut stream, &mut cancels, &mut first].into_iter().chain(&mut held) {
             assert!(client.line.peek().is_none() && client.line.is_silent());
         }
@@ -209,10 +209,10 @@ fn replayed_events_are_held_only_for_their_own_task() {
     let mut line = Tcp::to(addr);
     line.write(&resumed(&tasks.durable));
     line.read_until("TASK_STATE_WORKING");
-    let asked = journal.asked();
+    let wait_count = journal.wait_count();
     let mut line = Tcp::to(addr);
     line.write(&resumed(&tasks.held));
-    journal.until_asked(asked + 1);
+    journal.until_wait_count(wait_count + 1);
     assert!(line.peek().is_none() && line.is_silent());
     journal.confirm(journal.recorded());
     line.read_until("TASK_STATE_WORKING");
@@ -231,28 +231,28 @@ fn batch_answer_is_held_until_all_its_tasks_are_durable() {
     let mut line = Tcp::to(addr);
     line.write(&batch(&[call(1, &tasks.durable), call(2, &tasks.durable)]));
     assert_eq!(line.reply().json().as_array().unwrap().len(), 2);
-    let asked = journal.asked();
+    let wait_count = journal.wait_count();
     line.write(&batch(&[call(1, &tasks.held), call(2, &tasks.durable)]));
-    journal.until_asked(asked + 1);
+    journal.until_wait_count(wait_count + 1);
     assert!(line.peek().is_none() && line.is_silent());
     journal.confirm(journal.recorded());
     assert_eq!(line.reply().json().as_array().unwrap().len(), 2);
 }
 
 /// One JSON-RPC call over HTTP/2; `None`: no answer arrives after the next wait for the hook.
-async fn ask_http2(
+async fn call_http2(
     client: &mut SendRequest<Bytes>,
     journal: &Journal,
     method: &str,
     params: &Value,
 ) -> Option<Value> {
-    let asked = journal.asked();
+    let wait_count = journal.wait_count();
     let request = Request::post("http://test.example/").header("content-type", "application/json");
     let request = request.header("a2a-version", "1.0").body(()).unwrap();
     let (response, mut body) = client.send_request(request, false).unwrap();
     body.send_data(Bytes::from(rpc(method, params)), true).unwrap();
     let held = async {
-        while journal.asked() == asked {
+        while journal.wait_count() == wait_count {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -285,17 +285,17 @@ fn http2_calls_are_held_only_for_their_own_tasks() {
         tokio::spawn(connection);
         let mut client = client.ready().await.unwrap();
         for _ in 0..2 {
-            let held = ask_http2(&mut client, &journal, "GetTask", &tasks.held).await;
+            let held = call_http2(&mut client, &journal, "GetTask", &tasks.held).await;
             assert_eq!(held, None);
-            assert_eq!(ask_http2(&mut client, &journal, "ListTasks", &json!({})).await, None);
-            let shown = ask_http2(&mut client, &journal, "GetTask", &tasks.durable).await;
+            assert_eq!(call_http2(&mut client, &journal, "ListTasks", &json!({})).await, None);
+            let shown = call_http2(&mut client, &journal, "GetTask", &tasks.durable).await;
             assert_eq!(shown.unwrap()["result"]["id"], tasks.durable["id"]);
             let missing = json!({ "id": "missing" });
-            let missing = ask_http2(&mut client, &journal, "GetTask", &missing).await;
+            let missing = call_http2(&mut client, &journal, "GetTask", &missing).await;
             assert_eq!(missing.unwrap()["error"]["code"], -32001);
         }
         journal.confirm(journal.recorded());
-        let shown = ask_http2(&mut client, &journal, "GetTask", &tasks.held).await;
+        let shown = call_http2(&mut client, &journal, "GetTask", &tasks.held).await;
         assert_eq!(shown.unwrap()["result"]["id"], tasks.held["id"]);
     });
 }
@@ -385,8 +385,8 @@ fn exchange(journal: &Journal, addr: SocketAddr, calls: usize) {
     while over.len() < calls {
         for sent in client.messages(1) {
             let (id, result) = (sent["id"].as_u64().unwrap(), &sent["result"]);
-            let places = ["/task/id", "/statusUpdate/taskId", "/artifactUpdate/taskId"];
-            if let Some(task) = places.iter().find_map(|place| result.pointer(place)) {
+            let pointers = ["/task/id", "/statusUpdate/taskId", "/artifactUpdate/taskId"];
+            if let Some(task) = pointers.iter().find_map(|pointer| result.pointer(pointer)) {
                 // An echo has ended when it is shown.
                 let last = journal.last_record_of(task.as_str().unwrap());
                 assert!(journal.durable() >= last, "{sent}");
@@ -399,10 +399,10 @@ fn exchange(journal: &Journal, addr: SocketAddr, calls: usize) {
 }
 
 /// The result of a gRPC call; `None`: no answer arrives after the next wait for the hook.
-async fn said_over_grpc<T>(journal: &Journal, call: impl Future<Output = T>) -> Option<T> {
-    let asked = journal.asked();
+async fn grpc_result<T>(journal: &Journal, call: impl Future<Output = T>) -> Option<T> {
+    let wait_count = journal.wait_count();
     let held = async {
-        while journal.asked() == asked {
+        while journal.wait_count() == wait_count {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -410,7 +410,7 @@ async fn said_over_grpc<T>(journal: &Journal, call: impl Future<Output = T>) -> 
     let either = async {
         tokio::select! {
             () = held => None,
-            said = call => Some(said),
+            result = call => Some(result),
         }
     };
     tokio::time::timeout(PATIENCE, either).await.unwrap()
@@ -429,18 +429,18 @@ fn grpc_calls_are_held_only_for_their_own_tasks() {
         let mut client = V1::new(channel.connect().await.unwrap());
         for _ in 0..2 {
             let call = client.get_task(get(id(&tasks.held)));
-            assert!(said_over_grpc(&journal, call).await.is_none());
+            assert!(grpc_result(&journal, call).await.is_none());
             let call = client.subscribe_to_task(follow(id(&tasks.held)));
-            assert!(said_over_grpc(&journal, call).await.is_none());
+            assert!(grpc_result(&journal, call).await.is_none());
             let call = client.list_tasks(v1::ListTasksRequest::default());
-            assert!(said_over_grpc(&journal, call).await.is_none());
+            assert!(grpc_result(&journal, call).await.is_none());
             let call = client.get_task(get(id(&tasks.durable)));
-            let shown = said_over_grpc(&journal, call).await.unwrap().unwrap();
+            let shown = grpc_result(&journal, call).await.unwrap().unwrap();
             assert_eq!(shown.into_inner().id, id(&tasks.durable));
             let call = client.subscribe_to_task(follow(id(&tasks.durable)));
-            assert!(said_over_grpc(&journal, call).await.unwrap().is_ok());
+            assert!(grpc_result(&journal, call).await.unwrap().is_ok());
             let call = client.get_task(get("missing".to_owned()));
-            let missing = said_over_grpc(&journal, call).await.unwrap().unwrap_err();
+            let missing = grpc_result(&journal, call).await.unwrap().unwrap_err();
             assert_eq!(missing.code(), tonic::Code::NotFound);
         }
         journal.confirm(journal.recorded());
@@ -460,9 +460,9 @@ impl Entropy for Counter {
 
 /// The content of a response.
 #[derive(Default)]
-struct Given(Vec<u8>);
+struct ResponseBody(Vec<u8>);
 
-impl ResponseSink for Given {
+impl ResponseSink for ResponseBody {
     fn head(&mut self, _head: &HeadParts) {}
 
     fn content(&mut self, bytes: &mut Vec<u8>) {
@@ -475,11 +475,11 @@ impl ResponseSink for Given {
 /// One call above bytes, and the received part of its answer.
 struct Above {
     exchange: Exchange,
-    given: Given,
+    body: ResponseBody,
 }
 
 impl Above {
-    fn ask(engine: &Engine, worker: &mut Worker, method: &str, params: &Value) -> Above {
+    fn call(engine: &Engine, worker: &mut Worker, method: &str, params: &Value) -> Above {
         let fields = [("content-type", "application/json"), ("a2a-version", "1.0")];
         let request = RequestParts {
             method: b"POST",
@@ -493,7 +493,7 @@ impl Above {
         let mut exchange = Exchange::new(&mut cx(engine, worker, &mut out), request);
         exchange.push(engine.limits(), rpc(method, params).as_bytes());
         exchange.end();
-        let mut above = Above { exchange, given: Given::default() };
+        let mut above = Above { exchange, body: ResponseBody::default() };
         above.poll(engine, worker);
         above
     }
@@ -501,11 +501,11 @@ impl Above {
     /// The answer, if it is complete.
     fn poll(&mut self, engine: &Engine, worker: &mut Worker) -> Option<Value> {
         let mut out = Vec::new();
-        let polled = self.exchange.poll(&mut cx(engine, worker, &mut out), &mut self.given);
+        let polled = self.exchange.poll(&mut cx(engine, worker, &mut out), &mut self.body);
         match polled {
-            Poll::Ready(()) => Some(serde_json::from_slice(&self.given.0).unwrap()),
+            Poll::Ready(()) => Some(serde_json::from_slice(&self.body.0).unwrap()),
             Poll::Pending => {
-                assert!(self.given.0.is_empty());
+                assert!(self.body.0.is_empty());
                 None
             }
         }
@@ -525,20 +525,20 @@ fn exchange_is_pending_until_shown_tasks_are_durable() {
     let setup = Setup { agents, tap: Some(Arc::clone(&journal) as _), ..Setup::default() };
     let engine = setup.build(net::start(1).unwrap()).unwrap();
     let mut worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
-    let mut ask = |method: &str, params: &Value| {
-        let mut above = Above::ask(&engine, &mut worker, method, params);
+    let mut call = |method: &str, params: &Value| {
+        let mut above = Above::call(&engine, &mut worker, method, params);
         let answer = above.poll(&engine, &mut worker);
         (above, answer)
     };
-    assert!(ask("SendMessage", &go()).1.is_none());
+    assert!(call("SendMessage", &go()).1.is_none());
     let durable = json!({ "id": journal.last_id() });
     journal.confirm(journal.recorded());
-    let (mut first, answer) = ask("SendMessage", &go());
+    let (mut first, answer) = call("SendMessage", &go());
     let held = json!({ "id": journal.last_id() });
-    assert!(answer.is_none() && ask("GetTask", &held).1.is_none());
-    assert!(ask("ListTasks", &json!({})).1.is_none());
-    assert_eq!(ask("GetTask", &durable).1.unwrap()["result"]["id"], durable["id"]);
-    let missing = ask("GetTask", &json!({ "id": "missing" })).1.unwrap();
+    assert!(answer.is_none() && call("GetTask", &held).1.is_none());
+    assert!(call("ListTasks", &json!({})).1.is_none());
+    assert_eq!(call("GetTask", &durable).1.unwrap()["result"]["id"], durable["id"]);
+    let missing = call("GetTask", &json!({ "id": "missing" })).1.unwrap();
     assert_eq!(missing["error"]["code"], -32001);
     journal.confirm(journal.recorded());
     assert_eq!(first.poll(&engine, &mut worker).unwrap()["result"]["task"]["id"], held["id"]);

@@ -27,7 +27,7 @@ struct Inner {
     ids: Vec<(String, Handle)>,
     durable: u64,
     waiting: Vec<(u64, Waker)>,
-    asked: usize,
+    wait_count: usize,
 }
 
 impl Tap for Journal {
@@ -57,7 +57,7 @@ impl Tap for Journal {
         if inner.durable >= number {
             wake.wake_by_ref();
         }
-        inner.asked += 1;
+        inner.wait_count += 1;
         inner.waiting.push((number, wake.clone()));
     }
 }
@@ -80,16 +80,16 @@ impl Journal {
     }
 
     /// Waits until the hook was called to wait for the `count`th time.
-    pub fn until_asked(&self, count: usize) {
+    pub fn until_wait_count(&self, count: usize) {
         let until = Instant::now() + PATIENCE;
-        while self.0.lock().unwrap().asked < count {
+        while self.0.lock().unwrap().wait_count < count {
             assert!(Instant::now() < until, "nobody waits");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    pub fn asked(&self) -> usize {
-        self.0.lock().unwrap().asked
+    pub fn wait_count(&self) -> usize {
+        self.0.lock().unwrap().wait_count
     }
 
     /// The id of the newest task.
@@ -100,8 +100,8 @@ impl Journal {
     /// The last record of the task with this id.
     pub fn last_record_of(&self, id: &str) -> u64 {
         let inner = self.0.lock().unwrap();
-        let (_, task) = inner.ids.iter().find(|(known, _)| known == id).unwrap();
-        let last = inner.lines.iter().rposition(|(known, _)| known == task);
+        let (_, task) = inner.ids.iter().find(|(stored, _)| stored == id).unwrap();
+        let last = inner.lines.iter().rposition(|(stored, _)| stored == task);
         last.unwrap() as u64 + 1
     }
 

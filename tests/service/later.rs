@@ -28,9 +28,9 @@ use tokio_stream::StreamExt;
 use tonic::Code;
 
 use crate::{
-    grpc_client::{Rig, reason, run, say as grpc_say, say_v03, state, task, v1, v03},
+    grpc_client::{Rig, reason, run, say as grpc_say, state, task, text_message_v03, v1, v03},
     support::{
-        ask::{Gen, Say, post, rpc, rpc_id, say},
+        ask::{Gen, OutgoingMessage, post, rpc, rpc_id, say},
         binary::Tcp,
         ws,
     },
@@ -39,7 +39,7 @@ use crate::{
 const AT_MS: u64 = 1_790_000_000_000;
 
 /// A thread's answer to a call.
-enum Said {
+enum ThreadAnswer {
     Message(MessageBuf),
     Task(TaskBuf),
     Fault(Fault),
@@ -51,7 +51,7 @@ enum Said {
 /// A call in progress.
 #[derive(Default)]
 struct Slot {
-    said: Option<Said>,
+    result: Option<ThreadAnswer>,
     waker: Option<Arc<SharedWaker>>,
 }
 
@@ -83,27 +83,30 @@ fn work(slots: &Slots, number: u64, call: &CallBuf) {
     let mut task = TaskBuf::new(&*format!("t-{number}"), "c-1", Generation::V1).unwrap();
     task.user_message(send.message).unwrap();
     task.status(TaskState::Submitted, AT_MS, None).unwrap();
-    let said = match &*text.to_str() {
-        "message" => Said::Message(message.clone()),
+    let result = match &*text.to_str() {
+        "message" => ThreadAnswer::Message(message.clone()),
         "task" => {
             task.status(TaskState::Completed, AT_MS, Some(&message)).unwrap();
-            Said::Task(task)
+            ThreadAnswer::Task(task)
         }
         "again" => {
             slots.lock().unwrap().insert(number + 1, Slot::default());
-            Said::Again(number + 1)
+            ThreadAnswer::Again(number + 1)
         }
-        "stream" => Said::Stream(task),
-        _ => Said::Fault(Fault::because(FaultKind::ContentTypeNotSupported, "no such words")),
+        "stream" => ThreadAnswer::Stream(task),
+        _ => {
+            ThreadAnswer::Fault(Fault::because(FaultKind::ContentTypeNotSupported, "no such words"))
+        }
     };
-    let (again, streams) = (matches!(said, Said::Again(_)), matches!(said, Said::Stream(_)));
-    change(slots, number, |slot| slot.said = Some(said));
+    let (again, streams) =
+        (matches!(result, ThreadAnswer::Again(_)), matches!(result, ThreadAnswer::Stream(_)));
+    change(slots, number, |slot| slot.result = Some(result));
     if again {
-        change(slots, number + 1, |slot| slot.said = Some(Said::Message(message)));
+        change(slots, number + 1, |slot| slot.result = Some(ThreadAnswer::Message(message)));
     } else if streams {
         for state in [TaskState::Working, TaskState::Completed] {
             change(slots, number, |slot| {
-                let Some(Said::Stream(task)) = &mut slot.said else { panic!("a stream") };
+                let Some(ThreadAnswer::Stream(task)) = &mut slot.result else { panic!("a stream") };
                 task.status(state, AT_MS, None).unwrap();
             });
         }
@@ -137,37 +140,37 @@ impl Service for Later {
         let number = wait.handle.key;
         let mut slots = self.slots.lock().unwrap();
         let slot = slots.get_mut(&number).expect("a call that waits");
-        let Some(said) = slot.said.take() else {
+        let Some(result) = slot.result.take() else {
             if let Some(waker) = wait.waiter.arm(wake) {
                 slot.waker = Some(waker);
             }
             return Poll::Pending;
         };
-        Poll::Ready(match said {
-            Said::Stream(task) => {
-                slot.said = Some(Said::Stream(task));
+        Poll::Ready(match result {
+            ThreadAnswer::Stream(task) => {
+                slot.result = Some(ThreadAnswer::Stream(task));
                 let handle = Handle { key: number, ..Handle::default() };
                 let cursor = Cursor { handle, seq: 1, snapshot: true, ..Cursor::default() };
                 return Poll::Ready(Ok(Outcome::Stream { cursor, generation: Generation::V1 }));
             }
-            said => {
+            result => {
                 slots.remove(&number);
-                match said {
-                    Said::Message(message) => {
+                match result {
+                    ThreadAnswer::Message(message) => {
                         let context_id = RawText::parse("c-1").unwrap();
                         answer(Reply::Message { message: message.view(), context_id });
                         Ok(Outcome::Answered)
                     }
-                    Said::Task(task) => {
+                    ThreadAnswer::Task(task) => {
                         answer(Reply::Task { view: task.view(), history: None });
                         Ok(Outcome::Answered)
                     }
-                    Said::Again(number) => {
+                    ThreadAnswer::Again(number) => {
                         let handle = Handle { key: number, ..Handle::default() };
                         Ok(Outcome::Pending(WaitHandle { handle, ..WaitHandle::default() }))
                     }
-                    Said::Fault(fault) => Err(fault),
-                    Said::Stream(_) => unreachable!("handled above"),
+                    ThreadAnswer::Fault(fault) => Err(fault),
+                    ThreadAnswer::Stream(_) => unreachable!("handled above"),
                 }
             }
         })
@@ -176,7 +179,7 @@ impl Service for Later {
     fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow {
         let mut slots = self.slots.lock().unwrap();
         let Some(slot) = slots.get_mut(&cursor.handle.key) else { return Follow::Gone };
-        let Some(Said::Stream(task)) = &slot.said else { return Follow::Gone };
+        let Some(ThreadAnswer::Stream(task)) = &slot.result else { return Follow::Gone };
         let follow = cursor.show_new(task.task(), each);
         match follow {
             Follow::Pending => slot.waker = cursor.waiter.arm(wake).or(slot.waker.take()),
@@ -229,8 +232,8 @@ fn deferred_json_rpc_calls_are_answered() {
     assert_eq!(line.reply().json()["error"]["code"], -32005);
 
     let all = ["message", "task", "again", "what"].map(|words| {
-        let say = Say { id: words, ..say(words) };
-        rpc_id(&format!("\"{words}\""), "SendMessage", &Gen::V1.params(say))
+        let message = OutgoingMessage { id: words, ..say(words) };
+        rpc_id(&format!("\"{words}\""), "SendMessage", &Gen::V1.params(message))
     });
     line.write(&post("/", &[], &format!("[{}]", all.join(","))));
     let answers = line.reply().json();
@@ -303,17 +306,17 @@ fn deferred_grpc_calls_are_answered() {
 fn deferred_streaming_call_gets_stream_message_or_fault() {
     let rig = rig();
     let mut line = connect(&rig);
-    let ask = |words: &str| rpc("SendStreamingMessage", &Gen::V1.params(say(words)));
-    line.write(&post("/", &[], &ask("stream")));
+    let stream_body = |words: &str| rpc("SendStreamingMessage", &Gen::V1.params(say(words)));
+    line.write(&post("/", &[], &stream_body("stream")));
     let events = line.reply().events();
     let last = events.last().unwrap().result();
     assert_eq!(events[0].result()["task"]["contextId"], json!("c-1"));
     assert_eq!(last["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
-    line.write(&post("/", &[], &ask("message")));
+    line.write(&post("/", &[], &stream_body("message")));
     let events = line.reply().events();
     assert_eq!(events.len(), 1);
     check("message", events[0].result());
-    line.write(&post("/", &[], &ask("what")));
+    line.write(&post("/", &[], &stream_body("what")));
     assert_eq!(line.reply().json()["error"]["code"], -32005);
 }
 
@@ -348,7 +351,7 @@ fn deferred_grpc_streaming_call_gets_items_or_fault() {
         // 0.3 and JSON in messages work in the same way.
         let mut old = rig.v03().await;
         let mut items =
-            old.send_streaming_message(say_v03("task", true)).await.unwrap().into_inner();
+            old.send_streaming_message(text_message_v03("task", true)).await.unwrap().into_inner();
         let only = items.next().await.unwrap().unwrap();
         assert!(matches!(only.payload, Some(v03::stream_response::Payload::Task(_))), "{only:?}");
         assert!(items.next().await.is_none());

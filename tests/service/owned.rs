@@ -14,7 +14,7 @@ fn raw(text: &str) -> RawText<'_> {
 }
 
 /// All contents of a call, in one form for all operations.
-fn told(call: &Call<'_>) -> String {
+fn call_text(call: &Call<'_>) -> String {
     let object = |object: Option<JsonObject<'_>>| object.map(|object| object.as_str().to_owned());
     let bytes = |bytes: &[u8]| bytes.escape_ascii().to_string();
     match call {
@@ -24,7 +24,7 @@ fn told(call: &Call<'_>) -> String {
             let (modes, metadata) = (send.accepted_output_modes.map(bytes), object(send.metadata));
             let ids = (message.message_id(), has_own_id, task_id, context_id, client_chooses_id);
             let how = (mode, send.history, send.generation, bytes(message.packed()));
-            let push = send.push.map(told_of_config);
+            let push = send.push.map(config_text);
             format!("send {ids:?} {how:?} {modes:?} {metadata:?} {push:?}")
         }
         Call::Get(Get { id, context_id, history, wait }) => {
@@ -35,27 +35,27 @@ fn told(call: &Call<'_>) -> String {
             let page = (list.page_token.map(bytes), list.history, list.include_artifacts);
             format!("list {which:?} {page:?}")
         }
-        Call::Cancel(target) => format!("cancel {}", told_of(target)),
-        Call::Subscribe(target) => format!("subscribe {}", told_of(target)),
-        Call::Push(push) => told_of_push(push),
+        Call::Cancel(target) => format!("cancel {}", target_text(target)),
+        Call::Subscribe(target) => format!("subscribe {}", target_text(target)),
+        Call::Push(push) => push_text(push),
         Call::ExtendedCard => "card".to_owned(),
     }
 }
 
-fn told_of_push(push: &PushRequest<'_>) -> String {
+fn push_text(push: &PushRequest<'_>) -> String {
     let call = match push.call {
-        PushCall::Set(config) => told_of_config(config),
+        PushCall::Set(config) => config_text(config),
         other => format!("{other:?}"),
     };
     format!("{call} {:?}", push.form)
 }
 
-fn told_of_config(config: PushConfig<'_>) -> String {
+fn config_text(config: PushConfig<'_>) -> String {
     let (ids, secrets) = ((config.id(), config.task_id()), (config.token(), config.credentials()));
     format!("{ids:?} {:?} {:?} {secrets:?}", config.url(), config.scheme())
 }
 
-fn told_of(target: &Target<'_>) -> String {
+fn target_text(target: &Target<'_>) -> String {
     let Target { id, context_id, metadata, generation, after } = *target;
     let metadata = metadata.map(|metadata| metadata.as_str().to_owned());
     format!("{id:?} {context_id:?} {metadata:?} {generation:?} {after:?}")
@@ -140,8 +140,9 @@ fn owned_call_equals_the_borrowed_call() {
     ] {
         let owned = CallBuf::of(&call);
         // It moves to another thread without borrowed data.
-        let told_there = std::thread::spawn(move || told(&owned.clone().view())).join().unwrap();
-        assert_eq!(told_there, told(&call));
+        let thread_text =
+            std::thread::spawn(move || call_text(&owned.clone().view())).join().unwrap();
+        assert_eq!(thread_text, call_text(&call));
     }
 }
 
@@ -155,14 +156,14 @@ fn shown(view: TaskView<'_>) -> (String, String, u64, TaskState, Vec<String>, Ve
 
 #[test]
 fn owned_task_is_built_from_events_and_copied_from_views() {
-    let said = |id: &str| MessageBuf::agent(&PartsBuf::new().text("text")).id(id);
+    let message = |id: &str| MessageBuf::agent(&PartsBuf::new().text("text")).id(id);
     let mut task = TaskBuf::new("t \"1\"", raw(r"c\u00e9"), Generation::V1).unwrap();
-    task.user_message(said("m-1").view()).unwrap();
-    task.status(TaskState::Working, 5, Some(&said("m-2"))).unwrap();
+    task.user_message(message("m-1").view()).unwrap();
+    task.status(TaskState::Working, 5, Some(&message("m-2"))).unwrap();
     let working = TaskBuf::of(task.view());
     task.artifact(&ArtifactBuf::new("a-1", &PartsBuf::new().text("made"))).unwrap();
     task.status(TaskState::Completed, 6, None).unwrap();
-    assert_eq!(task.user_message(said("m-3").view()), Err(Refusal::Terminal));
+    assert_eq!(task.user_message(message("m-3").view()), Err(Refusal::Terminal));
 
     let (id, context_id) = ("t \"1\"".to_owned(), "cé".to_owned());
     let (m1, m2, a1) = ("m-1".to_owned(), "m-2".to_owned(), "a-1".to_owned());
@@ -182,9 +183,9 @@ fn owned_task_is_built_from_events_and_copied_from_views() {
 fn owned_task_enforces_its_limits() {
     let limits = TaskLimits { bytes_max: 500, history_max: 2, artifacts_max: 1, replay_max: 9 };
     let mut task = TaskBuf::new("t", "c", Generation::V1).unwrap().within(limits);
-    let said = |id: &str| MessageBuf::agent(&PartsBuf::new().text("text")).id(id);
+    let message = |id: &str| MessageBuf::agent(&PartsBuf::new().text("text")).id(id);
     for id in ["m-1", "m-2", "m-3"] {
-        task.user_message(said(id).view()).unwrap();
+        task.user_message(message(id).view()).unwrap();
     }
     let ids = |task: &TaskBuf| shown(task.view()).4;
     assert_eq!(ids(&task), ["m-2", "m-3"]);

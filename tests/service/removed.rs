@@ -11,7 +11,7 @@ use crate::grpc_client::{Rig, json, reason, run, say, state, task, v1};
 
 const OTHER: &str = "other";
 
-fn ask() -> v1::SendMessageRequest {
+fn send_request() -> v1::SendMessageRequest {
     v1::SendMessageRequest { tenant: OTHER.to_owned(), ..say("ask") }
 }
 
@@ -21,8 +21,8 @@ fn grpc_reads_tasks_of_a_removed_agent_but_cannot_send() {
     let agents = rig.0.agents().unwrap().clone();
     run(async {
         let mut client = rig.v1().await;
-        let asked = task(client.send_message(ask()).await.unwrap().into_inner());
-        let id = asked.id.clone();
+        let created = task(client.send_message(send_request()).await.unwrap().into_inner());
+        let id = created.id.clone();
         let tenant = OTHER.to_owned();
         let subscribe = v1::SubscribeToTaskRequest { id: id.clone(), tenant: tenant.clone() };
         let mut stream = client.subscribe_to_task(subscribe).await.unwrap().into_inner();
@@ -35,10 +35,10 @@ fn grpc_reads_tasks_of_a_removed_agent_but_cannot_send() {
         assert_eq!(last.status.unwrap().state(), v1::TaskState::Failed);
         assert!(stream.next().await.is_none());
 
-        let refused = client.send_message(ask()).await.unwrap_err();
+        let refused = client.send_message(send_request()).await.unwrap_err();
         assert_eq!(refused.message(), "the agent other was removed and accepts no more messages");
         assert_eq!(reason(&refused, Code::FailedPrecondition), "UNSUPPORTED_OPERATION");
-        let refused = client.send_streaming_message(ask()).await.unwrap_err();
+        let refused = client.send_streaming_message(send_request()).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition);
         let named =
             v1::GetTaskRequest { id: id.clone(), tenant: tenant.clone(), ..Default::default() };
@@ -69,7 +69,7 @@ fn grpc_calls_reach_the_replacement_agent() {
         agents.replace(Profile { name: OTHER.to_owned(), ..Echo::profile() }, echo).unwrap();
         let after = client.get_extended_agent_card(card()).await.unwrap().into_inner();
         assert_ne!(before.description, after.description);
-        let echoed = task(client.send_message(ask()).await.unwrap().into_inner());
+        let echoed = task(client.send_message(send_request()).await.unwrap().into_inner());
         assert_eq!(state(&echoed), v1::TaskState::Completed);
     });
 }

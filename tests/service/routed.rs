@@ -16,7 +16,7 @@ use crate::{
     grpc_client::{Rig, run, say as grpc_say, state, task, v1, v03},
     router::{Agents, Router},
     support::{
-        ask::{Gen, Say, get, post, rpc, say},
+        ask::{Gen, OutgoingMessage, get, post, rpc, say},
         binary::{Tcp, eventually},
         ws,
     },
@@ -77,7 +77,7 @@ fn json_rpc_routes_to_the_core_of_the_task_in_every_version() {
         for count in 0..2 {
             let name = format!("{generation:?}-{count}");
             let [working, canceled] = ["working", "canceled"].map(|name| generation.state(name));
-            let params = generation.params(Say { id: &name, ..say("go") });
+            let params = generation.params(OutgoingMessage { id: &name, ..say("go") });
             let open = post("/", &[], &rpc(generation.stream(), &params));
             let mut first = stream(&rig, &open, &working);
             let id = id_of(&first);
@@ -105,14 +105,14 @@ fn waiting_call_and_context_use_the_core_of_the_task() {
     let mut contexts = Vec::new();
     for _ in 0..2 {
         let mut line = connect(&rig);
-        let at_once = Gen::V1.params(Say { at_once: true, ..say("go") });
+        let at_once = Gen::V1.params(OutgoingMessage { at_once: true, ..say("go") });
         let first = call(&mut line, "SendMessage", &at_once)["task"].take();
         let (id, context_id) =
             (first["id"].as_str().unwrap(), first["contextId"].as_str().unwrap());
         assert_eq!(node(id), node(context_id));
         // A second message waits for the task, which is ended on another connection.
         let (task, context) = (Some(id), Some(context_id));
-        let more = Say { id: "m-2", task, ..say("more") };
+        let more = OutgoingMessage { id: "m-2", task, ..say("more") };
         line.write(&post("/", &[], &rpc("SendMessage", &Gen::V1.params(more))));
         let mut other = connect(&rig);
         eventually("the message is with its task", || {
@@ -121,7 +121,7 @@ fn waiting_call_and_context_use_the_core_of_the_task() {
         });
         call(&mut other, "CancelTask", &json!({ "id": id }));
         assert_eq!(line.reply().json()["result"]["task"]["id"], id);
-        let next = Say { id: "m-3", context, at_once: true, ..say("go") };
+        let next = OutgoingMessage { id: "m-3", context, at_once: true, ..say("go") };
         let next = call(&mut line, "SendMessage", &Gen::V1.params(next))["task"].take();
         assert_eq!(
             (node(next["id"].as_str().unwrap()), &next["contextId"]),
@@ -165,8 +165,8 @@ fn websocket_routes_to_the_core_of_the_task() {
     line.take();
     let mut nodes = HashSet::new();
     for _ in 0..2 {
-        let say = rpc("SendStreamingMessage", &Gen::V1.params(say("go")));
-        line.write(&ws::text(&say));
+        let body = rpc("SendStreamingMessage", &Gen::V1.params(say("go")));
+        line.write(&ws::text(&body));
         line.read_until("TASK_STATE_WORKING");
         let first = ws::frames(&line.take()).0[0].json();
         let id = first["result"]["task"]["id"].as_str().unwrap().to_owned();
@@ -256,7 +256,7 @@ fn task_lists_of_both_cores_are_merged_in_order() {
     let mut made = HashSet::new();
     for count in 0..11 {
         let id = format!("m-{count}");
-        let at_once = Say { id: &id, at_once: true, ..say("go") };
+        let at_once = OutgoingMessage { id: &id, at_once: true, ..say("go") };
         let task = call(&mut line, "SendMessage", &Gen::V1.params(at_once))["task"].take();
         made.insert(task["id"].as_str().unwrap().to_owned());
     }

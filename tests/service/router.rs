@@ -127,8 +127,8 @@ impl Router {
         }
         let token = std::str::from_utf8(token).unwrap_or_default();
         let tokens: Vec<String> = token.split('.').map(str::to_owned).collect();
-        let is_ours = tokens.len() == self.cores.len();
-        is_ours.then_some(tokens).ok_or_else(|| Fault::param("pageToken", "is none of ours"))
+        let is_valid = tokens.len() == self.cores.len();
+        is_valid.then_some(tokens).ok_or_else(|| Fault::param("pageToken", "is none of ours"))
     }
 }
 

@@ -28,15 +28,15 @@ use crate::{
     },
 };
 
-struct Silent {
+struct PendingService {
     profile: Arc<Profile>,
     /// The number of received calls.
     calls: Arc<AtomicUsize>,
 }
 
-impl Lifecycle for Silent {}
+impl Lifecycle for PendingService {}
 
-impl Service for Silent {
+impl Service for PendingService {
     fn call(&self, _: &mut CallCx<'_>, _: Call<'_>, _: &mut Answer<'_>) -> Result<Outcome, Fault> {
         self.calls.fetch_add(1, SeqCst);
         Ok(Outcome::Pending(WaitHandle::default()))
@@ -60,13 +60,13 @@ impl Service for Silent {
     }
 }
 
-fn silent(calls: &Arc<AtomicUsize>) -> Arc<dyn Service> {
+fn pending_service(calls: &Arc<AtomicUsize>) -> Arc<dyn Service> {
     let profile = Arc::new(Profile::new("silent", "Says nothing."));
-    Arc::new(Silent { profile, calls: Arc::clone(calls) })
+    Arc::new(PendingService { profile, calls: Arc::clone(calls) })
 }
 
 fn lab() -> Lab {
-    Lab::new(Setup { service: Some(silent(&Arc::default())), ..Setup::default() })
+    Lab::new(Setup { service: Some(pending_service(&Arc::default())), ..Setup::default() })
 }
 
 fn code(answer: &Value) -> &Value {
@@ -99,9 +99,9 @@ fn calls_waiting_at_the_cut_get_an_error() {
     assert_eq!((single.0, code(&single.1)), (503, &json!(-32000)));
     assert_eq!(batch.1.as_array().unwrap().len(), 2);
     assert!(batch.1.as_array().unwrap().iter().all(|answer| *code(answer) == -32000));
-    let said = lab.frames(socket);
+    let frames = lab.frames(socket);
     let answers: Vec<Value> =
-        said.iter().filter(|sent| matches!(sent, Sent::Text(_))).map(Sent::json).collect();
+        frames.iter().filter(|sent| matches!(sent, Sent::Text(_))).map(Sent::json).collect();
     let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
     assert_eq!(ids, [&json!(7), &json!(8)]);
     assert!(answers.iter().all(|answer| *code(answer) == -32000), "{answers:?}");
@@ -112,7 +112,7 @@ fn calls_waiting_over_http2_get_an_error_at_shutdown() {
     let calls = Arc::new(AtomicUsize::new(0));
     let rig = Rig::with(|setup| {
         setup.agents.clear();
-        setup.service = Some(silent(&calls));
+        setup.service = Some(pending_service(&calls));
         setup.limits.drain_ms = 100;
     });
     run(async {

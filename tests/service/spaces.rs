@@ -25,7 +25,7 @@ use crate::{
     router::Router,
     support::{
         BEGIN, Lab,
-        ask::{Say, V1, get, post, rpc, say},
+        ask::{OutgoingMessage, V1, get, post, rpc, say},
         reply::Reply,
     },
 };
@@ -81,7 +81,7 @@ fn lab(limits: &Limits) -> Lab {
 }
 
 /// A request of the caller with this name.
-fn ask(lab: &mut Lab, name: Option<&'static str>, request: &[u8]) -> Reply {
+fn send_as(lab: &mut Lab, name: Option<&'static str>, request: &[u8]) -> Reply {
     let peer = lab.open_to(Peer { identity: name, ..Peer::default() });
     lab.write(peer, request);
     lab.reply(peer)
@@ -92,13 +92,13 @@ fn send(lab: &mut Lab, name: Option<&'static str>) -> Value {
 }
 
 fn send_text(lab: &mut Lab, name: Option<&'static str>, text: &str) -> Value {
-    let mut params = V1.params(Say { id: text, ..say(text) });
+    let mut params = V1.params(OutgoingMessage { id: text, ..say(text) });
     params["configuration"]["returnImmediately"] = json!(true);
-    ask(lab, name, &post("/", &[], &rpc("SendMessage", &params))).json()
+    send_as(lab, name, &post("/", &[], &rpc("SendMessage", &params))).json()
 }
 
 fn tasks(lab: &mut Lab, name: Option<&'static str>) -> Value {
-    ask(lab, name, &get("/tasks")).json()["totalSize"].clone()
+    send_as(lab, name, &get("/tasks")).json()["totalSize"].clone()
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn task_is_visible_only_to_its_owner() {
     for name in names {
         let id = send(&mut lab, name)["result"]["task"]["id"].as_str().unwrap().to_owned();
         for other in names {
-            let found = ask(&mut lab, other, &get(&format!("/tasks/{id}"))).status;
+            let found = send_as(&mut lab, other, &get(&format!("/tasks/{id}"))).status;
             assert_eq!(found, if other == name { 200 } else { 404 }, "{name:?} {other:?}");
         }
         assert_eq!(tasks(&mut lab, name), 1);
@@ -117,9 +117,9 @@ fn task_is_visible_only_to_its_owner() {
     let mut params = V1.params(say("hi"));
     params["tenant"] = json!("acme");
     let request = post("/", &[], &rpc("SendMessage", &params));
-    ask(&mut lab, Some("ann"), &request);
+    send_as(&mut lab, Some("ann"), &request);
     for (name, count) in [(None, 0), (Some("ann"), 1), (Some("bob"), 0)] {
-        let page = ask(&mut lab, name, &get("/acme/tasks")).json();
+        let page = send_as(&mut lab, name, &get("/acme/tasks")).json();
         assert_eq!(page["totalSize"], count, "{name:?}");
     }
 }
@@ -173,9 +173,9 @@ fn tenant_sees_only_its_own_tasks_across_routed_cores() {
 
 /// Records the tenant and the owner of each call to it.
 #[derive(Clone, Default)]
-struct Asks(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<Job>>>);
+struct Recorder(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<Job>>>);
 
-impl Asks {
+impl Recorder {
     fn note(&self, what: &str, tenant: Option<&str>, owner: Option<&str>) {
         let [tenant, owner] = [tenant, owner].map(|name| name.unwrap_or("-"));
         self.0.lock().unwrap().push(format!("{what} {tenant} {owner}"));
@@ -185,12 +185,12 @@ impl Asks {
         self.note(what, request.tenant(), request.owner());
     }
 
-    fn taken(&self) -> Vec<String> {
+    fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
 
-impl Agent for Asks {
+impl Agent for Recorder {
     fn start(&self, turn: Turn<'_>) {
         let what = if turn.state.is_some() { "next" } else { "start" };
         self.note(what, turn.request.tenant, turn.request.owner);
@@ -227,7 +227,7 @@ impl Agent for Asks {
     }
 }
 
-impl Tap for Asks {
+impl Tap for Recorder {
     fn record(&self, _task: Handle, record: Record<'_>) -> u64 {
         if let Record::Created { tenant, owner, .. } = record {
             self.note("created", tenant, owner);
@@ -244,7 +244,7 @@ impl Tap for Asks {
 
 #[test]
 fn agents_and_taps_receive_tenant_and_owner_names() {
-    let asks = Asks::default();
+    let recorder = Recorder::default();
     let start = Start {
         secret: 7,
         unix_ms: Arc::new(|| BEGIN.unix_ms),
@@ -252,14 +252,14 @@ fn agents_and_taps_receive_tenant_and_owner_names() {
         base_url: String::new(),
     };
     let profile = || Profile::new("asks", "Asks.");
-    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile(), Arc::new(asks.clone()))];
-    let tap = Some(Arc::new(asks.clone()) as _);
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile(), Arc::new(recorder.clone()))];
+    let tap = Some(Arc::new(recorder.clone()) as _);
     let (core, agents) = local_core(&Limits::default(), agents, None, &start, tap).unwrap();
     let mut lab = Lab::new(Setup { service: Some(Arc::new(Owned(core))), ..Setup::default() });
     for (tenant, owner) in
         [(None, None), (Some("acme"), None), (None, Some("ann")), (Some("b"), Some("bob"))]
     {
-        let heard = |whats: &[&str]| -> Vec<String> {
+        let notes = |whats: &[&str]| -> Vec<String> {
             let [tenant, owner] = [tenant, owner].map(|name| name.unwrap_or("-"));
             whats.iter().map(|what| format!("{what} {tenant} {owner}")).collect()
         };
@@ -274,24 +274,29 @@ fn agents_and_taps_receive_tenant_and_owner_names() {
             lab.reply(peer).json()
         };
         let made = call("SendMessage", V1.params(say("hi")));
-        assert_eq!(asks.taken(), heard(&["start", "created", "resume"]));
+        assert_eq!(recorder.take_notes(), notes(&["start", "created", "resume"]));
         // Duplicates are recognized by owner; anonymous sends are executed again.
         call("SendMessage", V1.params(say("hi")));
-        let again = if owner.is_some() { vec![] } else { heard(&["start", "created", "resume"]) };
-        assert_eq!(asks.taken(), again);
+        let again = if owner.is_some() { vec![] } else { notes(&["start", "created", "resume"]) };
+        assert_eq!(recorder.take_notes(), again);
         let id = made["result"]["task"]["id"].as_str().unwrap().to_owned();
-        call("SendMessage", V1.params(Say { task: Some(&id), ..say("defer") }));
-        assert_eq!(asks.taken(), heard(&["next", "deferred", "its job"]));
-        call("SendMessage", V1.params(Say { id: "deferred", ..say("defer") }));
-        assert_eq!(asks.taken(), heard(&["start", "deferred", "created", "its job"]));
-        let made =
-            call("SendMessage", V1.params(Say { id: "job", at_once: true, ..say("detach") }));
-        assert_eq!(asks.taken(), heard(&["start", "created", "job"]));
+        call("SendMessage", V1.params(OutgoingMessage { task: Some(&id), ..say("defer") }));
+        assert_eq!(recorder.take_notes(), notes(&["next", "deferred", "its job"]));
+        call("SendMessage", V1.params(OutgoingMessage { id: "deferred", ..say("defer") }));
+        assert_eq!(recorder.take_notes(), notes(&["start", "deferred", "created", "its job"]));
+        let made = call(
+            "SendMessage",
+            V1.params(OutgoingMessage { id: "job", at_once: true, ..say("detach") }),
+        );
+        assert_eq!(recorder.take_notes(), notes(&["start", "created", "job"]));
         call("CancelTask", json!({ "id": made["result"]["task"]["id"] }));
-        assert_eq!(asks.taken(), heard(&["cancel"]));
-        call("SendMessage", V1.params(Say { id: "other", at_once: true, ..say("detach") }));
-        asks.taken();
-        agents.replace(profile(), Arc::new(asks.clone())).unwrap();
-        assert_eq!(asks.taken(), heard(&["adopt"]));
+        assert_eq!(recorder.take_notes(), notes(&["cancel"]));
+        call(
+            "SendMessage",
+            V1.params(OutgoingMessage { id: "other", at_once: true, ..say("detach") }),
+        );
+        recorder.take_notes();
+        agents.replace(profile(), Arc::new(recorder.clone())).unwrap();
+        assert_eq!(recorder.take_notes(), notes(&["adopt"]));
     }
 }

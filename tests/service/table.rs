@@ -37,11 +37,11 @@ impl Table {
 
 fn row(line: usize, text: &str) -> Option<TaskBuf> {
     let (id, rest) = text.split_once(' ')?;
-    let (state, said) = rest.split_once(' ')?;
+    let (state, words) = rest.split_once(' ')?;
     let state = TaskState::ALL.into_iter().find(|one| format!("{one:?}") == state)?;
     let mut task = TaskBuf::new(id, "the-table", Generation::V1).ok()?;
-    let said = MessageBuf::agent(&PartsBuf::new().text(said)).id(&*format!("line-{line}"));
-    task.status(state, line as u64 * 1000, Some(&said)).ok()?;
+    let message = MessageBuf::agent(&PartsBuf::new().text(words)).id(&*format!("line-{line}"));
+    task.status(state, line as u64 * 1000, Some(&message)).ok()?;
     Some(task)
 }
 

@@ -46,7 +46,7 @@ fn send(method: &str, text: &str) -> Vec<u8> {
 }
 
 /// Asserts that no bytes have arrived.
-fn assert_silent(peer: &mut Tcp) {
+fn assert_no_bytes(peer: &mut Tcp) {
     assert!(peer.peek().is_none() && peer.is_silent());
 }
 
@@ -56,17 +56,17 @@ fn answer_is_held_until_its_records_are_durable() {
     let (running, addr) = serve(&journal, Limits::default());
     let (mut one, mut other) = (Tcp::to(addr), Tcp::to(addr));
     one.write(&send("SendMessage", "hello"));
-    journal.until_asked(1);
-    assert_silent(&mut one);
+    journal.until_wait_count(1);
+    assert_no_bytes(&mut one);
     let first = journal.recorded();
     // The records of another client come later, and are confirmed later.
     other.write(&send("SendMessage", "hello"));
-    journal.until_asked(2);
+    journal.until_wait_count(2);
     journal.confirm(first - 1);
-    assert_silent(&mut one);
+    assert_no_bytes(&mut one);
     journal.confirm(first);
     assert_eq!(one.reply().status, 200);
-    assert_silent(&mut other);
+    assert_no_bytes(&mut other);
     // All records at once.
     journal.confirm(1_000);
     assert_eq!(other.reply().status, 200);
@@ -81,8 +81,8 @@ fn stream_events_are_held_until_durable() {
     let (running, addr) = serve(&journal, Limits::default());
     let mut peer = Tcp::to(addr);
     peer.write(&send("SendStreamingMessage", "hello"));
-    journal.until_asked(1);
-    assert_silent(&mut peer);
+    journal.until_wait_count(1);
+    assert_no_bytes(&mut peer);
     journal.confirm(journal.recorded());
     peer.read_until("TASK_STATE_COMPLETED");
     drop(running);
@@ -96,7 +96,7 @@ fn grpc_head_and_messages_wait_until_durable() {
         let mut client = rig.v1().await;
         for is_stream in [false, true] {
             journal.confirm(journal.recorded());
-            let asked = journal.asked();
+            let wait_count = journal.wait_count();
             let mut call = pin!(async {
                 match is_stream {
                     // The future is ready at the head of the answer.
@@ -105,13 +105,13 @@ fn grpc_head_and_messages_wait_until_durable() {
                 }
             });
             let mut waits = pin!(async {
-                while journal.asked() == asked {
+                while journal.wait_count() == wait_count {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             });
             poll_fn(|cx| match (call.as_mut().poll(cx), waits.as_mut().poll(cx)) {
-                (Poll::Ready(said), _) => panic!("stream {is_stream}: {said:?}"),
+                (Poll::Ready(result), _) => panic!("stream {is_stream}: {result:?}"),
                 (Poll::Pending, waits) => waits,
             })
             .await;
@@ -146,14 +146,14 @@ fn held_grpc_call_ends_at_its_deadline() {
     run(async {
         let (mut client, _connection) = http2(&rig).await;
         for method in ["SendMessage", "SendStreamingMessage"] {
-            let asked = journal.asked();
+            let wait_count = journal.wait_count();
             let path = format!("/lf.a2a.v1.A2AService/{method}");
             let request = request("application/grpc", &path).header("grpc-timeout", "100m");
             let (answer, mut body) = client.send_request(request.body(()).unwrap(), false).unwrap();
             body.send_data(framed().into(), true).unwrap();
             let answer = tokio::time::timeout(PATIENCE, answer).await.expect("an end").unwrap();
             assert_eq!(answer.headers()["grpc-status"], "4", "{answer:?}");
-            assert!(journal.asked() > asked, "it was held back");
+            assert!(journal.wait_count() > wait_count, "it was held back");
         }
     });
 }
@@ -175,12 +175,12 @@ fn held_http2_call_ends_when_the_client_resets_it() {
             ("application/json", "/", json.into()),
         ] {
             let (mut client, ended) = http2(&rig).await;
-            let asked = journal.asked();
+            let wait_count = journal.wait_count();
             let request = request(media, path).body(()).unwrap();
             let (answer, mut sending) = client.send_request(request, false).unwrap();
             sending.send_data(body.into(), true).unwrap();
             let until = Instant::now() + PATIENCE;
-            while journal.asked() == asked {
+            while journal.wait_count() == wait_count {
                 assert!(Instant::now() < until, "{media}: nobody waits");
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

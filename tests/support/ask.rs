@@ -67,7 +67,7 @@ pub use Gen::{V01, V1, V03};
 
 /// A message to send, for any generation.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Say<'a> {
+pub struct OutgoingMessage<'a> {
     /// The text of its one part.
     pub text: &'a str,
     /// Its id; `m` when empty.
@@ -83,8 +83,8 @@ pub struct Say<'a> {
 }
 
 /// A message that starts a task.
-pub fn say(text: &str) -> Say<'_> {
-    Say { text, ..Say::default() }
+pub fn say(text: &str) -> OutgoingMessage<'_> {
+    OutgoingMessage { text, ..OutgoingMessage::default() }
 }
 
 impl Gen {
@@ -128,29 +128,29 @@ impl Gen {
     }
 
     /// The params of send and stream.
-    pub fn params(self, say: Say<'_>) -> Value {
-        let id = if say.id.is_empty() { "m" } else { say.id };
+    pub fn params(self, outgoing: OutgoingMessage<'_>) -> Value {
+        let id = if outgoing.id.is_empty() { "m" } else { outgoing.id };
         let mut message = match self {
-            V01 => json!({"role": "user", "parts": [{"type": "text", "text": say.text}]}),
+            V01 => json!({"role": "user", "parts": [{"type": "text", "text": outgoing.text}]}),
             V03 => json!({"kind": "message", "messageId": id, "role": "user",
-                "parts": [{"kind": "text", "text": say.text}]}),
-            V1 => json!({"messageId": id, "role": "ROLE_USER", "parts": [{"text": say.text}]}),
+                "parts": [{"kind": "text", "text": outgoing.text}]}),
+            V1 => json!({"messageId": id, "role": "ROLE_USER", "parts": [{"text": outgoing.text}]}),
         };
         if self == V01 {
             let fresh = format!("client-{id}");
-            let mut params = json!({"id": say.task.unwrap_or(&fresh), "message": message});
-            set(&mut params, "sessionId", say.context);
-            set(&mut params, "historyLength", say.history);
+            let mut params = json!({"id": outgoing.task.unwrap_or(&fresh), "message": message});
+            set(&mut params, "sessionId", outgoing.context);
+            set(&mut params, "historyLength", outgoing.history);
             return params;
         }
-        set(&mut message, "taskId", say.task);
-        set(&mut message, "contextId", say.context);
+        set(&mut message, "taskId", outgoing.task);
+        set(&mut message, "contextId", outgoing.context);
         let mut params = json!({"message": message, "configuration": {}});
         let configuration = &mut params["configuration"];
-        set(configuration, "historyLength", say.history);
+        set(configuration, "historyLength", outgoing.history);
         match self {
-            V03 => set(configuration, "blocking", Some(!say.at_once)),
-            V01 | V1 => set(configuration, "returnImmediately", Some(say.at_once)),
+            V03 => set(configuration, "blocking", Some(!outgoing.at_once)),
+            V01 | V1 => set(configuration, "returnImmediately", Some(outgoing.at_once)),
         }
         params
     }

@@ -148,7 +148,7 @@ impl Binary {
         while !banner.contains("--limit") {
             assert!(stdout.read_line(&mut banner).expect("a banner") > 0, "no banner: {banner}");
         }
-        let url = said(&banner, "url");
+        let url = banner_value(&banner, "url");
         let (_, addr) = url.split_once("://").expect(url);
         let addr = addr.trim_end_matches('/');
         Binary { addr: addr.parse().expect(addr), child, banner }
@@ -156,7 +156,7 @@ impl Binary {
 
     /// The text after `label` in the banner.
     pub fn said(&self, label: &str) -> &str {
-        said(&self.banner, label)
+        banner_value(&self.banner, label)
     }
 
     /// Opens a connection.
@@ -267,7 +267,7 @@ impl Binary {
     }
 }
 
-fn said<'b>(banner: &'b str, label: &str) -> &'b str {
+fn banner_value<'b>(banner: &'b str, label: &str) -> &'b str {
     let found = banner.lines().find_map(|line| line.trim_start().strip_prefix(label));
     found.unwrap_or_else(|| panic!("no {label} in {banner}")).trim()
 }

@@ -16,7 +16,7 @@ use socket2::SockRef;
 
 /// A received request.
 #[derive(Clone)]
-pub struct Asked {
+pub struct ReceivedRequest {
     /// The request line and the fields.
     pub head: String,
     /// The content; null if there is none.
@@ -27,11 +27,13 @@ pub struct Asked {
 /// it if its linger time is zero.
 pub struct ByHand {
     pub addr: SocketAddr,
-    requests: Receiver<Asked>,
+    requests: Receiver<ReceivedRequest>,
 }
 
 impl ByHand {
-    pub fn new(respond: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> ByHand {
+    pub fn new(
+        respond: impl Fn(&ReceivedRequest, &mut TcpStream) + Send + Sync + 'static,
+    ) -> ByHand {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let (sender, requests) = channel();
@@ -40,28 +42,28 @@ impl ByHand {
     }
 
     /// The next request that no test has taken.
-    pub fn request(&self) -> Asked {
+    pub fn request(&self) -> ReceivedRequest {
         self.requests.recv_timeout(Duration::from_secs(10)).expect("a request")
     }
 
     /// Whether a request has arrived that no test has taken.
-    pub fn was_asked(&self) -> bool {
+    pub fn has_request(&self) -> bool {
         self.requests.try_recv().is_ok()
     }
 }
 
 fn serve(
     listener: &TcpListener,
-    requests: &Sender<Asked>,
-    respond: &(impl Fn(&Asked, &mut TcpStream) + Sync),
+    requests: &Sender<ReceivedRequest>,
+    respond: &(impl Fn(&ReceivedRequest, &mut TcpStream) + Sync),
 ) {
     thread::scope(|scope| {
         for stream in listener.incoming() {
             let (mut stream, requests) = (stream.unwrap(), requests.clone());
             scope.spawn(move || {
-                let Some(asked) = read_request(&mut stream) else { return };
-                let _ = requests.send(asked.clone());
-                respond(&asked, &mut stream);
+                let Some(request) = read_request(&mut stream) else { return };
+                let _ = requests.send(request.clone());
+                respond(&request, &mut stream);
                 if matches!(SockRef::from(&stream).linger(), Ok(Some(Duration::ZERO))) {
                     return;
                 }
@@ -74,7 +76,7 @@ fn serve(
 }
 
 /// `None`: the connection was closed before a whole request.
-fn read_request(stream: &mut TcpStream) -> Option<Asked> {
+fn read_request(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -84,7 +86,7 @@ fn read_request(stream: &mut TcpStream) -> Option<Asked> {
             });
             if body.len() >= length.unwrap_or(0) {
                 let body = serde_json::from_str(body).unwrap_or_default();
-                return Some(Asked { head: head.to_owned(), body });
+                return Some(ReceivedRequest { head: head.to_owned(), body });
             }
         }
         match stream.read(&mut chunk) {
@@ -104,12 +106,14 @@ pub fn answer(status: &str, media_type: &str, body: &str) -> String {
 }
 
 /// A remote agent with a card, which answers calls with `respond`.
-pub fn remote(respond: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> ByHand {
+pub fn remote(
+    respond: impl Fn(&ReceivedRequest, &mut TcpStream) + Send + Sync + 'static,
+) -> ByHand {
     let own: Arc<OnceLock<SocketAddr>> = Arc::default();
     let addr = Arc::clone(&own);
-    let remote = ByHand::new(move |asked, stream| {
-        if !asked.head.starts_with("GET /.well-known/") {
-            return respond(asked, stream);
+    let remote = ByHand::new(move |request, stream| {
+        if !request.head.starts_with("GET /.well-known/") {
+            return respond(request, stream);
         }
         let url = format!("http://{}/", addr.wait());
         let interface = json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"});
@@ -140,7 +144,7 @@ pub fn stall(stream: &mut TcpStream) {
 }
 
 /// A stream event in answer to a request.
-pub fn event(asked: &Asked, result: &Value) -> String {
-    let event = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result});
+pub fn event(request: &ReceivedRequest, result: &Value) -> String {
+    let event = json!({"jsonrpc": "2.0", "id": request.body["id"], "result": result});
     format!("data: {event}\n\n")
 }

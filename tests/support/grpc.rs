@@ -122,7 +122,7 @@ pub fn say(words: &str) -> v1::SendMessageRequest {
     message(vec![text(words)])
 }
 
-pub fn say_v03(words: &str, blocking: bool) -> v03::SendMessageRequest {
+pub fn text_message_v03(words: &str, blocking: bool) -> v03::SendMessageRequest {
     let part = v03::part::Part::Text(words.to_owned());
     let request = v03::Message {
         message_id: "m".to_owned(),

@@ -20,8 +20,8 @@ pub struct Holding {
 impl Holding {
     /// The agent, a receiver notified of each blocked message, and a sender that releases one.
     pub fn new() -> (Holding, Receiver<()>, Sender<()>) {
-        let ((began, hear), (go, going)) = (channel(), channel());
-        (Holding { began, going: going.into() }, hear, go)
+        let ((began, blocked), (go, going)) = (channel(), channel());
+        (Holding { began, going: going.into() }, blocked, go)
     }
 }
 

@@ -87,7 +87,7 @@ struct Line {
     eof: bool,
     due: bool,
     /// The last handled deadline, so that a past one is handled once.
-    kept_ms: Option<u64>,
+    handled_ms: Option<u64>,
     bell: Arc<Bell>,
     peer: service::Peer<'static>,
     progress: Progress,
@@ -199,7 +199,7 @@ impl Lab {
             reads: true,
             eof: false,
             due: false,
-            kept_ms: None,
+            handled_ms: None,
             bell: Arc::default(),
             peer,
             progress,
@@ -444,8 +444,8 @@ impl Lab {
         let is_hungry = line.progress.need > line.input.len();
         due &= !is_hungry || line.eof;
         let deadline = line.progress.deadline_ms.filter(|at| *at <= self.now.mono_ms);
-        if deadline.is_some() && line.kept_ms != deadline {
-            (line.kept_ms, due) = (deadline, true);
+        if deadline.is_some() && line.handled_ms != deadline {
+            (line.handled_ms, due) = (deadline, true);
         }
         if !due {
             return false;
@@ -472,12 +472,12 @@ impl Lab {
         line.progress = progress;
         let high_water = self.engine.limits().output_bytes_max;
         let stopped = !progress.read || out.len() >= high_water / 2;
-        let said = !out.is_empty();
+        let has_output = !out.is_empty();
         line.unsent.append(&mut out);
         if line.reads {
             line.received.append(&mut line.unsent);
         }
-        line.due |= said && stopped && line.unsent.len() < high_water;
+        line.due |= has_output && stopped && line.unsent.len() < high_water;
         true
     }
 }

@@ -19,8 +19,8 @@ fn c_header_matches_the_code() {
     if env::var_os("REGENERATE").is_some() {
         fs::write(root.join(HEADER), &made).unwrap();
     }
-    let kept = fs::read_to_string(root.join(HEADER)).unwrap();
-    assert!(kept == made, "{HEADER} is not current: REGENERATE=1 cargo test --test tidy header");
+    let current = fs::read_to_string(root.join(HEADER)).unwrap();
+    assert!(current == made, "{HEADER} is not current: REGENERATE=1 cargo test --test tidy header");
 }
 
 #[test]

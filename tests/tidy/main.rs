@@ -96,10 +96,10 @@ const LONG_LINES: &[(&str, &str)] =
     &[("src/fault.rs", "a table with one row for each fault, which rustfmt skips")];
 
 /// Folders where `unsafe` is allowed, with the reason.
-const UNSAFE_PLACES: &[(&str, &str)] = &[("src/ffi/", "a C interface has no other way")];
+const UNSAFE_PATHS: &[(&str, &str)] = &[("src/ffi/", "a C interface has no other way")];
 
 /// Files outside `dialect/` that compare a version, with the reason.
-const VERSION_PLACES: &[(&str, &str)] =
+const VERSION_PATHS: &[(&str, &str)] =
     &[("src/rpc.rs", "the version of JSON-RPC itself, of which there is one")];
 
 /// Macros and words that mark unfinished code.
@@ -156,7 +156,7 @@ fn files_functions_and_lines_are_short() {
 
 #[test]
 fn unsafe_code_occurs_only_in_allowed_paths() {
-    check_sources(|file, rust, findings| unsafe_places(&file.name, rust, findings));
+    check_sources(|file, rust, findings| unsafe_outside_paths(&file.name, rust, findings));
 }
 
 #[test]

@@ -115,10 +115,10 @@ fn long_line_is_reported() {
 
 #[test]
 fn unsafe_code_outside_allowed_paths_is_reported() {
-    assert_eq!(run(unsafe_places, "src/json/a.rs", "fn f() { unsafe { g() } }").len(), 1);
-    assert_eq!(run(unsafe_places, "src/json/a.rs", "unsafe impl Send for A {}").len(), 1);
-    assert_eq!(run(unsafe_places, "src/json/a.rs", "// unsafe\nfn unsafe_f() {}"), [""; 0]);
-    assert_eq!(run(unsafe_places, "src/ffi/mod.rs", "unsafe fn f() {}"), [""; 0]);
+    assert_eq!(run(unsafe_outside_paths, "src/json/a.rs", "fn f() { unsafe { g() } }").len(), 1);
+    assert_eq!(run(unsafe_outside_paths, "src/json/a.rs", "unsafe impl Send for A {}").len(), 1);
+    assert_eq!(run(unsafe_outside_paths, "src/json/a.rs", "// unsafe\nfn unsafe_f() {}"), [""; 0]);
+    assert_eq!(run(unsafe_outside_paths, "src/ffi/mod.rs", "unsafe fn f() {}"), [""; 0]);
 }
 
 #[test]

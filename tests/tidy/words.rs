@@ -18,16 +18,16 @@ const UNREADABLE: &[&str] = &[concat!("users", ".md"), concat!("design", ".md")]
 pub fn citations(file: &str, text: &str, wire: &str, findings: &mut Vec<Finding>) {
     let headings: Vec<String> = wire.lines().filter_map(heading).collect();
     for (index, line) in text.lines().enumerate() {
-        let mut say = |what: String| find(findings, file, index + 1, what);
+        let mut report = |what: String| find(findings, file, index + 1, what);
         let (cited, rest) = wire_citations(line);
         for section in cited.iter().filter(|section| !headings.contains(section)) {
-            say(format!("{WIRE} has no {section}"));
+            report(format!("{WIRE} has no {section}"));
         }
         if appendix(&rest).is_some() {
-            say("an appendix of what?".to_owned());
+            report("an appendix of what?".to_owned());
         }
         for page in UNREADABLE.iter().filter(|page| line.contains(**page)) {
-            say(format!("nobody can read {page}"));
+            report(format!("nobody can read {page}"));
         }
     }
 }
@@ -158,7 +158,7 @@ pub fn glossary(page: &str, code: &str, findings: &mut Vec<Finding>) {
 pub fn shared_names<'f>(
     sources: impl Iterator<Item = (&'f str, &'f Rust)>,
 ) -> BTreeMap<String, Vec<&'f str>> {
-    let mut places: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut files_of: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (file, rust) in sources {
         for line in rust.code.lines() {
             for kind in ["struct", "enum", "trait"] {
@@ -166,13 +166,13 @@ pub fn shared_names<'f>(
                 let name = line[at + kind.len()..].trim_start();
                 let name: String = name.chars().take_while(|c| is_ident(*c)).collect();
                 if name.starts_with(|first: char| first.is_ascii_uppercase()) {
-                    places.entry(name).or_default().push(file);
+                    files_of.entry(name).or_default().push(file);
                 }
             }
         }
     }
-    places.retain(|_, places| places.len() > 1);
-    places
+    files_of.retain(|_, files| files.len() > 1);
+    files_of
 }
 
 pub fn few_shared_names(names: &BTreeMap<String, Vec<&str>>, findings: &mut Vec<Finding>) {

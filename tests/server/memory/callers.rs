@@ -6,7 +6,7 @@ use ring::hmac;
 use serde_json::{Value, json};
 
 use super::watched::{Watched, assert_within};
-use crate::support::ask::{Say, V1, post, rpc, say};
+use crate::support::ask::{OutgoingMessage, V1, post, rpc, say};
 
 /// The term of names.
 const NAMES: &str = "tenants and owners: names";
@@ -60,7 +60,7 @@ fn scopes_of_few_owners_stay_within_memory_bound() {
             let fields = [("X-User", &*name), ("A2A-Version", "1.0")];
             for agent in 0..AGENTS {
                 let send = |tenant: usize| {
-                    let mut params = V1.params(Say { history: Some(0), ..say("x") });
+                    let mut params = V1.params(OutgoingMessage { history: Some(0), ..say("x") });
                     params["tenant"] = json!(format!("t{tenant}"));
                     params["message"]["messageId"] = json!(format!("m-{tenant}"));
                     rpc(V1.send(), &params)
@@ -124,7 +124,7 @@ fn combined_load_stays_within_configured_memory() {
     let mut send = |number: usize, text: &str, tenants: usize| {
         let send = |tenant: usize| {
             let id = format!("m-{number}-{tenant}-{}", text.len());
-            let mut params = V1.params(Say { id: &id, history: Some(0), ..say(text) });
+            let mut params = V1.params(OutgoingMessage { id: &id, history: Some(0), ..say(text) });
             params["tenant"] = json!(format!("t{}", (number + tenant) % 40));
             rpc(V1.send(), &params)
         };

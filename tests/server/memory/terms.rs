@@ -10,7 +10,7 @@ use peregrine::{
 
 use super::watched::{BatchCaller, SLACK_BYTES, Watched, assert_within, limits_of};
 use crate::support::{
-    ask::{Say, V1, rpc, say},
+    ask::{OutgoingMessage, V1, rpc, say},
     binary::{Binary, Tcp},
     ws,
 };
@@ -48,8 +48,9 @@ fn agent_resume_timers_stay_within_memory_bound() {
     let mut watched = Watched::new(&[&format!("tasks_max={count}"), "store_bytes_max=6_000_000"]);
     let mut caller = BatchCaller::anonymous(&watched.server);
     let hold = |task, id: &str| {
-        let say = Say { task, id, at_once: true, history: Some(0), ..say("hold:600000:1") };
-        rpc(V1.send(), &V1.params(say))
+        let message =
+            OutgoingMessage { task, id, at_once: true, history: Some(0), ..say("hold:600000:1") };
+        rpc(V1.send(), &V1.params(message))
     };
     let warm: Vec<String> = (0..500).map(|n| hold(None, &format!("w-{n}"))).collect();
     let answers = caller.call_well(&warm);
@@ -118,7 +119,10 @@ fn deferred_calls_stay_within_memory_bound() {
         let _ = tcp.take();
         for n in 0..of_socket {
             let id = format!("m-{socket}-{n}");
-            tcp.write(&ws::text(&rpc(V1.send(), &V1.params(Say { id: &id, ..say("x") }))));
+            tcp.write(&ws::text(&rpc(
+                V1.send(),
+                &V1.params(OutgoingMessage { id: &id, ..say("x") }),
+            )));
         }
     }
     watched.wait_until_read(&all);
@@ -150,7 +154,7 @@ fn idempotency_entries_stay_within_memory_bound() {
     let config = [ALL_REPEATS, ONE_KEY].concat();
     let mut watched = Watched::configured("memory_repeated.toml", &config, &rows);
     let mut caller = BatchCaller::of_key(&watched.server, "/", "key-a-0123456789");
-    let ping = |id: &str| rpc(V1.send(), &V1.params(Say { id, ..say("ping") }));
+    let ping = |id: &str| rpc(V1.send(), &V1.params(OutgoingMessage { id, ..say("ping") }));
     let calls =
         |from, to| -> Vec<String> { (from..to).map(|n| ping(&format!("message-{n}"))).collect() };
     caller.call_well(&calls(0, 500));
@@ -180,7 +184,7 @@ fn large_idempotent_answers_stay_within_memory_bound() {
     let mut watched = Watched::configured("memory_large_answers.toml", &agent, &rows);
     let mut caller = BatchCaller::of_key(&watched.server, "/", "key-a-0123456789");
     let calls = |from, to| -> Vec<String> {
-        let params = |n| V1.params(Say { id: &format!("message-{n}"), ..say("x") });
+        let params = |n| V1.params(OutgoingMessage { id: &format!("message-{n}"), ..say("x") });
         (from..to).map(|n| rpc(V1.send(), &params(n))).collect()
     };
     caller.call_well(&calls(0, 100));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::watched::{BatchCaller, SLACK_BYTES, Watched, assert_within};
 use crate::{
     support::{
-        ask::{Say, V1, rpc, say},
+        ask::{OutgoingMessage, V1, rpc, say},
         binary::{PATIENCE, eventually},
     },
     webhooks::receiver::{Does, Receiver},
@@ -27,8 +27,9 @@ const DEAD: &str = "webhooks: tasks of dead letters";
 fn quiet_tasks(caller: &mut BatchCaller, count: usize) -> Vec<String> {
     let hold = |n| {
         let id = format!("quiet-{n}");
-        let say = Say { id: &id, at_once: true, history: Some(0), ..say("hold:600000:1") };
-        rpc(V1.send(), &V1.params(say))
+        let message =
+            OutgoingMessage { id: &id, at_once: true, history: Some(0), ..say("hold:600000:1") };
+        rpc(V1.send(), &V1.params(message))
     };
     let calls: Vec<String> = (0..count).map(hold).collect();
     let answers = caller.call_well(&calls);
@@ -149,7 +150,8 @@ fn grown_by_tasks(receiver: Option<&Receiver>) -> u64 {
     let mut watched = Watched::configured("memory_posts.toml", allowed, &rows);
     let mut caller = BatchCaller::anonymous(&watched.server);
     let mut send = |host: u8, id: &str, text: &str| {
-        let mut params = V1.params(Say { id, history: Some(0), at_once: true, ..say(text) });
+        let mut params =
+            V1.params(OutgoingMessage { id, history: Some(0), at_once: true, ..say(text) });
         if let Some(receiver) = receiver {
             let url = format!("http://127.0.0.{host}:{}/hook", receiver.addr.port());
             params["configuration"]["taskPushNotificationConfig"] = json!({"url": url});
@@ -207,8 +209,12 @@ fn tasks_of_dead_letters_stay_within_memory_bound() {
     let mut send = |from: usize, to: usize| {
         let call = |n: usize| {
             let id = n.to_string();
-            let mut params =
-                V1.params(Say { id: &id, history: Some(0), at_once: true, ..say(&text) });
+            let mut params = V1.params(OutgoingMessage {
+                id: &id,
+                history: Some(0),
+                at_once: true,
+                ..say(&text)
+            });
             // No receiver listens there.
             let url = format!("http://127.0.0.{}:64999/hook", 10 + n % 200);
             params["configuration"]["taskPushNotificationConfig"] = json!({"url": url});

@@ -133,8 +133,8 @@ fn events(fault: &str, media_type: &str, framed: fn(&str) -> String, stream: &mu
 
 /// A function that does what the text of a message says.
 fn misbehaving() -> ByHand {
-    ByHand::new(|asked, stream| {
-        let word = asked.body["message"]["parts"][0]["text"].as_str().unwrap();
+    ByHand::new(|request, stream| {
+        let word = request.body["message"]["parts"][0]["text"].as_str().unwrap();
         let (form, fault) = word.split_once(' ').unwrap();
         let text = match form {
             "lines" => {

@@ -28,7 +28,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    ask::{Say, V1, get, post, rpc, say},
+    ask::{OutgoingMessage, V1, get, post, rpc, say},
     binary::{Binary, Tcp, eventually},
     reply::{Event, Reply},
 };
@@ -52,7 +52,7 @@ const POOL_MAX: usize = 32;
 
 /// The message for a task that waits for input: the client does not leave it, since nothing else
 /// would end it.
-pub const ASKS: &str = "ask";
+pub const INPUT_REQUIRED: &str = "ask";
 
 /// A fault, the word by which a message requests it, and how its call may end: with a state, or
 /// with an `error`.
@@ -92,7 +92,7 @@ pub struct Soak<'s> {
     /// The first one is not a fault: its call completes.
     pub faults: &'s [FaultCase],
     /// Descriptors that may remain: connections pooled for the next call.
-    pub kept_max: usize,
+    pub pooled_max: usize,
     /// Processes that may remain: children of the server, and processes with `marker`.
     pub processes_max: usize,
     /// Runs meanwhile, over and over.
@@ -160,7 +160,9 @@ impl Soak<'_> {
                     while let Some(number) = Some(next.fetch_add(1, Relaxed)).filter(|n| *n < end) {
                         let fault = &self.faults[number % self.faults.len()];
                         let way = match WAYS[number / self.faults.len() % WAYS.len()] {
-                            Way::Leave | Way::Narrow | Way::Subscribe if fault.word == ASKS => {
+                            Way::Leave | Way::Narrow | Way::Subscribe
+                                if fault.word == INPUT_REQUIRED =>
+                            {
                                 Way::Send
                             }
                             way => way,
@@ -190,9 +192,9 @@ impl Soak<'_> {
             let is_empty = || self.count_of(&state) == 0;
             eventually(&format!("no task is {state}"), is_empty);
         }
-        let (server, kept_max) = (&self.server.binary, self.kept_max);
-        eventually(&format!("{before} descriptors again, and {kept_max}"), || {
-            entries(server, "fd") <= before + kept_max
+        let (server, pooled_max) = (&self.server.binary, self.pooled_max);
+        eventually(&format!("{before} descriptors again, and {pooled_max}"), || {
+            entries(server, "fd") <= before + pooled_max
         });
         eventually("no upstream is called", || self.upstream_calls() == 0);
         eventually("the processes are gone", || self.processes() <= self.processes_max);
@@ -239,12 +241,12 @@ impl Soak<'_> {
 /// Makes `count` faults of the upstream of one agent, given in the form of `--agent`.
 #[cfg(feature = "gateway")]
 fn soak_upstream(name: &str, agent: &str, faults: &[FaultCase], count: usize) {
-    soak_beside(name, agent, faults, count, None);
+    soak_while(name, agent, faults, count, None);
 }
 
 /// The same while `meanwhile` runs over and over.
 #[cfg(feature = "gateway")]
-fn soak_beside(
+fn soak_while(
     name: &str,
     agent: &str,
     faults: &[FaultCase],
@@ -254,8 +256,8 @@ fn soak_beside(
     let limits = SMALL_STORE.iter().flat_map(|limit| ["--limit", limit]);
     let flags: Vec<&str> = ["--agent", agent].into_iter().chain(limits).collect();
     let server = &SoakedServer::start(&format!("soak-{name}-{count}"), &flags);
-    let (kept_max, processes_max, marker) = (POOL_MAX, 0, "none");
-    let soak = Soak { server, faults, kept_max, processes_max, meanwhile, marker };
+    let (pooled_max, processes_max, marker) = (POOL_MAX, 0, "none");
+    let soak = Soak { server, faults, pooled_max, processes_max, meanwhile, marker };
     soak.run(count);
 }
 
@@ -321,8 +323,8 @@ fn answer(server: &Binary, reply: &Reply) -> String {
     let mut end = String::new();
     eventually("a task that waits for input ends", || {
         let mut line = server.connect();
-        let said = Say { task: id.as_str(), ..say("1") };
-        line.write(&request(V1.send(), &V1.params(said)));
+        let message = OutgoingMessage { task: id.as_str(), ..say("1") };
+        line.write(&request(V1.send(), &V1.params(message)));
         end = end_of(&whole(line));
         if end == "error" {
             // Its cancel may have come first.

@@ -82,32 +82,37 @@ struct Program {
     text: &'static str,
     faults: &'static [FaultCase],
     /// Long-running processes.
-    kept: usize,
+    long_running: usize,
     /// Long enough for a program to start on a busy machine, where the test distinguishes silence
     /// from its end.
     silence_ms: u64,
 }
 
-const TEXT: Program =
-    Program { kind: "exec", text: TEXT_PROGRAM, faults: &TEXT_FAULTS, kept: 0, silence_ms: 1_500 };
+const TEXT: Program = Program {
+    kind: "exec",
+    text: TEXT_PROGRAM,
+    faults: &TEXT_FAULTS,
+    long_running: 0,
+    silence_ms: 1_500,
+};
 const LINES: Program = Program {
     kind: "exec+jsonl",
     text: LINES_PROGRAM,
     faults: &LINES_FAULTS,
-    kept: 4,
+    long_running: 4,
     silence_ms: 300,
 };
 
 impl Program {
     fn soak(&self, count: usize) {
-        let Program { kind, text, faults, kept, silence_ms } = self;
+        let Program { kind, text, faults, long_running, silence_ms } = self;
         let name = format!("peregrine-soak-{kind}-{count}-{}", std::process::id());
         let file = std::env::temp_dir().join(name);
         // No other process sleeps for exactly this long, nor one of another soak.
-        let marker = format!("600.{}{kept}{count}", std::process::id());
+        let marker = format!("600.{}{long_running}{count}", std::process::id());
         fs::write(&file, text.replace("600", &marker)).unwrap();
         let config = file.with_extension("toml");
-        let processes = if *kept == 0 { 16 } else { *kept };
+        let processes = if *long_running == 0 { 16 } else { *long_running };
         let keys = format!(
             "[agents.program]\nkind = \"{kind}\"\ncommand = \"sh {}\"\nsilence_ms = {silence_ms}\n\
              processes = {processes}\n[limits]\ntask_bytes_max = 1_048_576\n\
@@ -121,9 +126,9 @@ impl Program {
         let soak = Soak {
             server: &server,
             faults,
-            kept_max: kept * 3,
+            pooled_max: long_running * 3,
             // Each may hang in a child.
-            processes_max: kept * 2,
+            processes_max: long_running * 2,
             meanwhile: None,
             marker: &marker,
         };

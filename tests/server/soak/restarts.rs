@@ -11,7 +11,7 @@ use std::{
 
 use peregrine::binding::interfaces::Binding;
 
-use super::{ASKS, FaultCase, soak_beside};
+use super::{FaultCase, INPUT_REQUIRED, soak_while};
 use crate::upstream_restarts::Restarted;
 
 /// How long the agent is up, and how long it is down.
@@ -26,7 +26,7 @@ const WORDS: [FaultCase; 4] = [
     FaultCase { word: "1", ends: ANY },
     FaultCase { word: "30", ends: ANY },
     FaultCase { word: "100", ends: ANY },
-    FaultCase { word: ASKS, ends: ANY },
+    FaultCase { word: INPUT_REQUIRED, ends: ANY },
 ];
 
 fn soak(name: &str, binding: Binding, count: usize) {
@@ -43,7 +43,7 @@ fn soak(name: &str, binding: Binding, count: usize) {
             _ => restarted.come_back(),
         }
     };
-    soak_beside(&format!("restarts-{name}"), &agent, &WORDS, count, Some(&restart));
+    soak_while(&format!("restarts-{name}"), &agent, &WORDS, count, Some(&restart));
     eprintln!("{} restarts", times.into_inner());
 }
 

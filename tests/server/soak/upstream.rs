@@ -9,7 +9,9 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{COMPLETED, ERROR, FAILED, FaultCase, soak_upstream};
-use crate::support::by_hand::{Asked, ByHand, STREAM, answer, event, remote, reset, stall};
+use crate::support::by_hand::{
+    ByHand, ReceivedRequest, STREAM, answer, event, remote, reset, stall,
+};
 
 const LARGE_BYTES: usize = 1 << 20;
 
@@ -77,8 +79,8 @@ fn no_stream(word: &str, stream: &mut TcpStream) -> Option<String> {
 }
 
 /// The rest of a stream after its first event.
-fn rest(asked: &Asked, id: &str, word: &str, stream: &mut TcpStream) {
-    let completed = event(asked, &status(id, "COMPLETED"));
+fn rest(request: &ReceivedRequest, id: &str, word: &str, stream: &mut TcpStream) {
+    let completed = event(request, &status(id, "COMPLETED"));
     let text = match word {
         "reset" => return reset(stream),
         "stall" => return stall(stream),
@@ -86,18 +88,18 @@ fn rest(asked: &Asked, id: &str, word: &str, stream: &mut TcpStream) {
         "garbage" => "data: nonsense\n\n".to_owned(),
         "half" => "data: {\"jsonrpc\":\"2.0\",\"resu".to_owned(),
         "wrong-id" => "data: {\"jsonrpc\":\"2.0\",\"id\":\"other\",\"result\":{}}\n\n".to_owned(),
-        "other-task" => event(asked, &status("up-other", "COMPLETED")),
+        "other-task" => event(request, &status("up-other", "COMPLETED")),
         "error-event" => {
             let error = json!({"code": -32603, "message": "it broke"});
             format!(
                 "data: {}\n\n",
-                json!({"jsonrpc": "2.0", "id": asked.body["id"], "error": error})
+                json!({"jsonrpc": "2.0", "id": request.body["id"], "error": error})
             )
         }
-        "large" => event(asked, &chunk(id, LARGE_BYTES)) + &completed,
-        "flood" => event(asked, &chunk(id, 64)).repeat(1_000) + &completed,
+        "large" => event(request, &chunk(id, LARGE_BYTES)) + &completed,
+        "flood" => event(request, &chunk(id, 64)).repeat(1_000) + &completed,
         "endless" => {
-            let chunk = event(asked, &chunk(id, 64 * 1024));
+            let chunk = event(request, &chunk(id, 64 * 1024));
             while stream.write_all(chunk.as_bytes()).is_ok() {}
             return;
         }
@@ -107,36 +109,36 @@ fn rest(asked: &Asked, id: &str, word: &str, stream: &mut TcpStream) {
 }
 
 /// Answers a call about a task by the word that its id begins with.
-fn later(asked: &Asked) -> String {
-    let id = asked.body["params"]["id"].as_str().unwrap();
+fn later(request: &ReceivedRequest) -> String {
+    let id = request.body["params"]["id"].as_str().unwrap();
     let error = |code, message| json!({"error": {"code": code, "message": message}});
-    let mut body = match (asked.body["method"].as_str(), id.starts_with("close-")) {
+    let mut body = match (request.body["method"].as_str(), id.starts_with("close-")) {
         (Some("CancelTask"), _) => json!({"result": task(id, "CANCELED")}),
         (Some("GetTask"), true) => json!({"result": task(id, "COMPLETED")}),
         (_, true) => error(-32004, "it has ended"),
         (_, false) => error(-32001, "there is no such task"),
     };
     body["jsonrpc"] = json!("2.0");
-    body["id"] = asked.body["id"].clone();
+    body["id"] = request.body["id"].clone();
     answer("200 OK", "application/json", &body.to_string())
 }
 
 /// An agent that does what the text of a message says.
 fn misbehaving() -> ByHand {
     let tasks = AtomicUsize::new(0);
-    remote(move |asked, stream| {
-        if asked.body["method"] != "SendStreamingMessage" {
-            return drop(stream.write_all(later(asked).as_bytes()));
+    remote(move |request, stream| {
+        if request.body["method"] != "SendStreamingMessage" {
+            return drop(stream.write_all(later(request).as_bytes()));
         }
-        let text = &asked.body["params"]["message"]["parts"][0]["text"];
+        let text = &request.body["params"]["message"]["parts"][0]["text"];
         let word = text.as_str().unwrap();
         if let Some(text) = no_stream(word, stream) {
             return drop(stream.write_all(text.as_bytes()));
         }
         let id = format!("{word}-{}", tasks.fetch_add(1, Relaxed));
-        let first = event(asked, &json!({"task": task(&id, "WORKING")}));
+        let first = event(request, &json!({"task": task(&id, "WORKING")}));
         let _ = stream.write_all(format!("{STREAM}{first}").as_bytes());
-        rest(asked, &id, word, stream);
+        rest(request, &id, word, stream);
     })
 }
 

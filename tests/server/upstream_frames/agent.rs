@@ -353,7 +353,7 @@ pub async fn silent(socket: Socket) {
 }
 
 /// Accepts a connection, sends these bytes, and closes it.
-pub async fn says(socket: Socket, bytes: &'static [u8]) {
+pub async fn write_and_close(socket: Socket, bytes: &'static [u8]) {
     write(&socket, bytes).await;
     sleep(Duration::from_millis(100)).await;
 }

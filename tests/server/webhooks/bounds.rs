@@ -24,8 +24,8 @@ fn open_posts_to_hanging_receiver_are_bounded() {
     let replaced = Receiver::new(|_, _| Does::Hangs);
     for _ in 0..40 {
         let task = begin(server.addr(), &deleted);
-        let gone = json!({"taskId": task, "id": "a"});
-        let answer = call(server.addr(), "DeleteTaskPushNotificationConfig", &gone);
+        let removed = json!({"taskId": task, "id": "a"});
+        let answer = call(server.addr(), "DeleteTaskPushNotificationConfig", &removed);
         assert!(answer["error"].is_null(), "{answer}");
         assert!(deleted.open() <= MOST, "{}", deleted.open());
     }
@@ -45,7 +45,7 @@ fn open_posts_to_hanging_receiver_are_bounded() {
     // Other webhooks are not delayed.
     let willing = Receiver::willing();
     let events = stream(server.addr(), "stream:3", &willing.url("/hook"));
-    willing.assert_told("/hook", &events);
+    willing.assert_received("/hook", &events);
     server.assert_lives();
 }
 
@@ -75,7 +75,7 @@ fn host_hanging_at_many_ports_blocks_no_other_host() {
     let willing = Receiver::willing();
     let url = willing.url("/hook").replace("localhost", "127.0.0.1");
     let events = stream(server.addr(), "stream:3", &url);
-    willing.assert_told("/hook", &events);
+    willing.assert_received("/hook", &events);
     server.assert_lives();
 }
 
@@ -92,7 +92,7 @@ fn large_posts_to_hanging_receiver_block_no_other_host() {
     }
     let url = willing.url("/hook").replace("localhost", "127.0.0.1");
     let events = stream(server.addr(), &large, &url);
-    willing.assert_told("/hook", &events);
+    willing.assert_received("/hook", &events);
     // One of these is a quarter of the memory of large posts; and one may have ended.
     assert!((1..=3).contains(&hanging.open()), "{}", hanging.open());
     server.assert_lives();

@@ -3,14 +3,14 @@
 
 use super::{
     failing::stream,
-    receiver::{Does, Receiver, says},
+    receiver::{Does, Receiver, responds},
 };
 use crate::support::binary::Binary;
 
 const CHALLENGE: &str = "GET /hook?k=1&validationToken=";
 
 fn answers(text: &str) -> Does {
-    Does::Says(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()))
+    Does::Responds(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()))
 }
 
 #[test]
@@ -23,24 +23,24 @@ fn a_webhook_gets_no_posts_before_it_answers_the_challenge() {
         // A redirect, another text and an empty answer all fail.
         Some(token) => match wrong.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
             0 => answers("another"),
-            1 => says("204 No Content"),
-            2 => Does::Says(
+            1 => responds("204 No Content"),
+            2 => Does::Responds(
                 "HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n".to_owned(),
             ),
             _ => answers(&format!("{token}\n")),
         },
-        None => says("200 OK"),
+        None => responds("200 OK"),
     });
     let mut url = receiver.url("/hook?k=1");
     let events = stream(server.addr(), "stream:3", &url);
-    receiver.assert_told("/hook?k=1", &events);
+    receiver.assert_received("/hook?k=1", &events);
     let paths = receiver.by_path();
     let challenges: Vec<_> = paths.iter().filter(|(path, _)| path.starts_with(CHALLENGE)).collect();
-    let (path, asked) = challenges[0];
-    assert_eq!((challenges.len(), asked.len()), (1, 4), "{path}");
+    let (path, gets) = challenges[0];
+    assert_eq!((challenges.len(), gets.len()), (1, 4), "{path}");
     assert!(path.len() >= CHALLENGE.len() + 36, "{path}");
     for secret in ["authorization", "x-a2a-notification-token", "a2a-notification-id"] {
-        assert!(asked.iter().all(|get| !get.fields.contains_key(secret)));
+        assert!(gets.iter().all(|get| !get.fields.contains_key(secret)));
     }
     // The posts came after the answer.
     assert_eq!(receiver.count(), 4 + events.len());

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::{
     failing::call,
-    receiver::{Does, Received, Receiver, says},
+    receiver::{Does, Received, Receiver, responds},
 };
 use crate::support::{
-    ask::{Say, V1, say},
+    ask::{OutgoingMessage, V1, say},
     binary::Binary,
 };
 
@@ -17,7 +17,7 @@ const FAILED: &str = "TASK_STATE_FAILED";
 
 /// Makes a task with a webhook and does not wait for it.
 fn begin(server: &Binary, text: &str, url: &str) -> Value {
-    let mut params = V1.params(Say { at_once: true, ..say(text) });
+    let mut params = V1.params(OutgoingMessage { at_once: true, ..say(text) });
     params["configuration"]["taskPushNotificationConfig"] = json!({ "url": url });
     call(server.addr(), V1.send(), &params)["result"]["task"].take()
 }
@@ -25,8 +25,8 @@ fn begin(server: &Binary, text: &str, url: &str) -> Value {
 /// The state in the last post to a path.
 fn last_state(receiver: &Receiver, path: &str) -> String {
     let posts = receiver.all(path);
-    let told = posts.last().map(Received::json).unwrap_or_default();
-    let status = told.as_object().and_then(|one| one.values().find_map(|one| one.get("status")));
+    let last = posts.last().map(Received::json).unwrap_or_default();
+    let status = last.as_object().and_then(|one| one.values().find_map(|one| one.get("status")));
     status.and_then(|status| status["state"].as_str()).unwrap_or_default().to_owned()
 }
 
@@ -34,11 +34,11 @@ fn last_state(receiver: &Receiver, path: &str) -> String {
 fn webhooks_receive_failure_of_tasks_ended_by_drain() {
     let receiver = Receiver::new(|_, post| match &*post.path {
         "/hangs" => Does::Hangs,
-        _ => says("200 OK"),
+        _ => responds("200 OK"),
     });
-    let said = std::env::temp_dir().join(format!("peregrine-ending-{}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("peregrine-ending-{}", std::process::id()));
     let flags = ["--push-allow", "localhost", "--limit", "drain_ms=4000", "--workers", "2"];
-    let mut server = Binary::start_with(&flags, File::create(&said).unwrap().into());
+    let mut server = Binary::start_with(&flags, File::create(&path).unwrap().into());
     begin(&server, "hold:600000:2", &receiver.url("/long"));
     begin(&server, "hold:1000:2", &receiver.url("/short"));
     begin(&server, "hold:600000:2", &receiver.url("/hangs"));
@@ -47,10 +47,10 @@ fn webhooks_receive_failure_of_tasks_ended_by_drain() {
     assert_eq!(server.exit_code(), Some(0));
     assert_eq!(last_state(&receiver, "/long"), FAILED);
     assert_eq!(last_state(&receiver, "/short"), "TASK_STATE_COMPLETED");
-    let text = fs::read_to_string(&said).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("2 unfinished tasks with webhooks failed"), "{text}");
     assert!(text.contains("drained; 0 unfinished tasks lost; 1 webhook did not receive"), "{text}");
-    fs::remove_file(said).unwrap();
+    fs::remove_file(path).unwrap();
 }
 
 /// A drain does not wait for tasks that only a client could continue.

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{self, ServerConfig};
 
 use super::{
     cannot_run,
-    receiver::{Does, Receiver, patiently, says},
+    receiver::{Does, Receiver, patiently, responds},
 };
 use crate::{
     certificates::{Authority, Issued},
@@ -77,7 +77,7 @@ fn end(running: Running) {
 fn with(does: Does, numbers: &'static [usize]) -> Receiver {
     Receiver::new(move |n, _| match numbers.contains(&n) {
         true => does.clone(),
-        false => says("200 OK"),
+        false => responds("200 OK"),
     })
 }
 
@@ -88,7 +88,7 @@ fn failing_receivers_get_all_events_after_retries() {
     let to = elsewhere.url("/elsewhere");
     let redirect = |status: &str| {
         let head = format!("HTTP/1.1 {status}\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
-        with(Does::Says(head), &[0, 2])
+        with(Does::Responds(head), &[0, 2])
     };
     let full = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
     let huge = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
@@ -99,16 +99,16 @@ fn failing_receivers_get_all_events_after_retries() {
         ("resets", 2, with(Does::Resets, &[0, 2])),
         ("closes", 2, with(Does::Closes, &[0, 2])),
         ("breaks off", 2, with(Does::Breaks, &[0, 2])),
-        ("500", 2, with(says("500 Internal Server Error"), &[0, 2])),
-        ("404", 2, with(says("404 Not Found"), &[0, 2])),
-        ("429", 2, with(Does::Says(full.to_owned()), &[0, 2])),
+        ("500", 2, with(responds("500 Internal Server Error"), &[0, 2])),
+        ("404", 2, with(responds("404 Not Found"), &[0, 2])),
+        ("429", 2, with(Does::Responds(full.to_owned()), &[0, 2])),
         ("302", 2, redirect("302 Found")),
         ("308", 2, redirect("308 Permanent Redirect")),
         ("drips its head", 1, with(Does::DripsHead, &[1])),
         ("drips its content", 0, with(Does::DripsBody, &[1])),
         ("floods", 0, with(Does::Floods, &[0, 2, 3])),
-        ("speaks no HTTP", 2, with(Does::Says("hello\r\n\r\n".to_owned()), &[0, 2])),
-        ("has a huge head", 2, with(Does::Says(huge), &[0, 2])),
+        ("speaks no HTTP", 2, with(Does::Responds("hello\r\n\r\n".to_owned()), &[0, 2])),
+        ("has a huge head", 2, with(Does::Responds(huge), &[0, 2])),
     ];
     // A slow receiver delays no other: all get their posts at the same time.
     thread::scope(|scope| {
@@ -117,7 +117,7 @@ fn failing_receivers_get_all_events_after_retries() {
             scope.spawn(move || {
                 let events = stream(addr, "stream:6", &receiver.url("/hook?k=1"));
                 assert_eq!(events.len(), 7, "{events:?}");
-                let posts = receiver.assert_told("/hook?k=1", &events);
+                let posts = receiver.assert_received("/hook?k=1", &events);
                 // A connection that closes before the answer is retried once at once.
                 assert!(posts >= events.len() + failures, "{name}: {posts} posts");
                 // The configuration is still there.
@@ -135,7 +135,7 @@ fn failing_receivers_get_all_events_after_retries() {
 #[test]
 fn webhook_config_is_deleted_after_410_response() {
     let server = Binary::start(&ALLOW);
-    let receiver = with(says("410 Gone"), &[1]);
+    let receiver = with(responds("410 Gone"), &[1]);
     let events = stream(server.addr(), "stream:6", &receiver.url("/"));
     let task = &events[0]["task"]["id"];
     patiently("it is forgotten", || {
@@ -157,8 +157,8 @@ fn mostly_failing_receiver_gets_all_events_in_order() {
             (bits ^ u64::from(byte)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31)
         });
         match bits % 12 {
-            0..4 => says("200 OK"),
-            4..7 => says("503 Service Unavailable"),
+            0..4 => responds("200 OK"),
+            4..7 => responds("503 Service Unavailable"),
             7 => Does::Resets,
             8 => Does::Breaks,
             9 => Does::Floods,
@@ -167,15 +167,16 @@ fn mostly_failing_receiver_gets_all_events_in_order() {
         }
     }));
     let addr = server.addrs()[0];
-    let told: Vec<(String, Vec<Value>)> = (0..20)
+    let streamed: Vec<(String, Vec<Value>)> = (0..20)
         .map(|n| {
             let path = format!("/{n}");
             let events = stream(addr, "stream:12", &receiver.url(&path));
             (path, events)
         })
         .collect();
-    let posts: usize = told.iter().map(|(path, events)| receiver.assert_told(path, events)).sum();
-    let events: usize = told.iter().map(|(_, events)| events.len()).sum();
+    let posts: usize =
+        streamed.iter().map(|(path, events)| receiver.assert_received(path, events)).sum();
+    let events: usize = streamed.iter().map(|(_, events)| events.len()).sum();
     assert!(posts > events, "{posts} posts, {events} events");
     end(server);
 }
@@ -203,7 +204,7 @@ fn receiver_gets_no_posts_until_its_certificate_is_valid() {
         assert_eq!(receiver.count(), 0, "who shows a wrong certificate was told something");
     }
     receiver.shows(server_config(trusted.server("right")));
-    assert_eq!(receiver.assert_told("/", &events), events.len());
+    assert_eq!(receiver.assert_received("/", &events), events.len());
     end(server);
 }
 
@@ -215,13 +216,13 @@ fn move_meanwhile(
     moves: impl FnOnce(&mut Receiver),
 ) {
     let first = stream(addr, "stream:3", &format!("{url}1"));
-    receiver.assert_told("/1", &first);
+    receiver.assert_received("/1", &first);
     let mut tcp = Tcp::to(addr);
     open(&mut tcp, "hold:300:6", &format!("{url}2"));
     receiver.wait_for("/2", 1);
     moves(receiver);
     let second = drain(&mut tcp);
-    receiver.assert_told("/2", &second);
+    receiver.assert_received("/2", &second);
 }
 
 #[test]
@@ -266,6 +267,6 @@ fn receiver_host_with_changed_address_is_resolved_again() {
     if std::net::TcpListener::bind("[::1]:0").is_ok() {
         receiver.moves(IpAddr::V6(Ipv6Addr::LOCALHOST), || is_at("::1"));
         let events = stream(server.addr(), "stream:3", &format!("{url}3"));
-        receiver.assert_told("/3", &events);
+        receiver.assert_received("/3", &events);
     }
 }

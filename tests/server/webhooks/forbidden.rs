@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::{
     cannot_run,
-    receiver::{Receiver, patiently, says},
+    receiver::{Receiver, patiently, responds},
 };
 use crate::support::{
-    ask::{Say, V1, post, rpc, say},
+    ask::{OutgoingMessage, V1, post, rpc, say},
     binary::{Binary, PATH, Tcp},
 };
 
@@ -277,7 +277,7 @@ fn server() -> Binary {
     Binary::start_in(&["env", "PEREGRINE_PUSH_PLAIN_HTTP=true"], &[])
 }
 
-fn ask(tcp: &mut Tcp, method: &str, params: &Value) -> Value {
+fn call(tcp: &mut Tcp, method: &str, params: &Value) -> Value {
     tcp.write(&post("/", &[("A2A-Version", "1.0")], &rpc(method, params)));
     tcp.reply().json()
 }
@@ -294,18 +294,18 @@ fn forbidden_webhook_urls_are_rejected_in_every_notation() {
     // On every address of this host, of both families if it has both.
     let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
     let any = std::net::TcpListener::bind(v6).map_or((Ipv4Addr::UNSPECIFIED, 0).into(), |_| v6);
-    let trap = Receiver::bound(any, |_, _| says("200 OK"));
+    let trap = Receiver::bound(any, |_, _| responds("200 OK"));
     let port = trap.addr.port();
     let mut tcp = server.connect();
-    let params = V1.params(Say { at_once: true, ..say("hold:60000:3") });
-    let held = ask(&mut tcp, V1.send(), &params)["result"]["task"]["id"].clone();
+    let params = V1.params(OutgoingMessage { at_once: true, ..say("hold:60000:3") });
+    let held = call(&mut tcp, V1.send(), &params)["result"]["task"]["id"].clone();
     let urls = urls(port);
     assert!(urls.len() >= 2_000, "{}", urls.len());
     let mut accepted = Vec::new();
     for url in &urls {
         let create = json!({"taskId": held, "url": url});
-        let create = ask(&mut tcp, "CreateTaskPushNotificationConfig", &create);
-        let inline = ask(&mut tcp, V1.send(), &configured("stream:3", url));
+        let create = call(&mut tcp, "CreateTaskPushNotificationConfig", &create);
+        let inline = call(&mut tcp, V1.send(), &configured("stream:3", url));
         if [&create, &inline].iter().any(|answer| answer["error"]["code"] != -32602) {
             accepted.push((url, create, inline));
         }
@@ -315,7 +315,7 @@ fn forbidden_webhook_urls_are_rejected_in_every_notation() {
     let names = NAMES.iter().copied().chain([hostname.trim()]);
     for name in names.filter(|name| !name.is_empty()) {
         // The server refuses some, which is as good.
-        ask(&mut tcp, V1.send(), &configured("stream:3", &format!("http://{name}:{port}/")));
+        call(&mut tcp, V1.send(), &configured("stream:3", &format!("http://{name}:{port}/")));
     }
     // Time for the first posts to them, and some retries.
     thread::sleep(Duration::from_secs(3));
@@ -326,7 +326,7 @@ fn forbidden_webhook_urls_are_rejected_in_every_notation() {
     for host in ["127.1", "localhost", "0x7f000001"] {
         let before = trap.count();
         let url = format!("http://{host}:{port}/");
-        let sent = ask(&mut tcp, V1.send(), &configured("stream:3", &url));
+        let sent = call(&mut tcp, V1.send(), &configured("stream:3", &url));
         assert!(sent["result"].is_object(), "{sent}");
         patiently("it is reached", || trap.count() > before);
     }
@@ -347,7 +347,7 @@ fn dns_rebinding_reaches_no_forbidden_address() {
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/webhooks/rebinding.py");
     let output = Command::new("unshare").args(["-rnm", "python3", script, PATH]).output().unwrap();
-    let [said, errors] =
+    let [stdout, errors] =
         [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(output.status.success() && said.contains("all held"), "{said}{errors}");
+    assert!(output.status.success() && stdout.contains("all held"), "{stdout}{errors}");
 }

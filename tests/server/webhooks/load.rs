@@ -7,9 +7,9 @@ use std::{collections::HashMap, path::Path, thread, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::receiver::{Does, Received, Receiver, distinct, patiently, says};
+use super::receiver::{Does, Received, Receiver, distinct, patiently, responds};
 use crate::support::{
-    ask::{Say, V1, post, rpc, say},
+    ask::{OutgoingMessage, V1, post, rpc, say},
     binary::{Binary, Tcp},
 };
 
@@ -54,7 +54,7 @@ struct Running {
     stream: Tcp,
 }
 
-fn ask(tcp: &mut Tcp, method: &str, params: &Value) -> Value {
+fn call(tcp: &mut Tcp, method: &str, params: &Value) -> Value {
     tcp.write(&post("/", &[("A2A-Version", "1.0")], &rpc(method, params)));
     tcp.reply().result()
 }
@@ -63,14 +63,14 @@ fn ask(tcp: &mut Tcp, method: &str, params: &Value) -> Value {
 fn begin(server: &Binary, count: usize, hooks: &[Receiver]) -> Vec<String> {
     let mut tcp = server.connect();
     let made = (0..count).map(|n| {
-        let mut params = V1.params(Say { id: &format!("m-{n}"), ..say("begin") });
+        let mut params = V1.params(OutgoingMessage { id: &format!("m-{n}"), ..say("begin") });
         let url = |hook: &Receiver| hook.url(&format!("/{n}"));
         params["configuration"]["taskPushNotificationConfig"] = json!({"url": url(&hooks[0])});
-        let made = ask(&mut tcp, V1.send(), &params);
+        let made = call(&mut tcp, V1.send(), &params);
         let task = made["task"]["id"].as_str().unwrap().to_owned();
         for hook in &hooks[1..] {
             let params = json!({"taskId": task, "url": url(hook)});
-            ask(&mut tcp, "CreateTaskPushNotificationConfig", &params);
+            call(&mut tcp, "CreateTaskPushNotificationConfig", &params);
         }
         task
     });
@@ -80,7 +80,7 @@ fn begin(server: &Binary, count: usize, hooks: &[Receiver]) -> Vec<String> {
 /// Streams the second turn of each.
 fn go_on(server: &Binary, tasks: Vec<String>) -> Vec<Running> {
     let open = |task: String| {
-        let params = V1.params(Say { task: Some(&task), id: "go", ..say("go on") });
+        let params = V1.params(OutgoingMessage { task: Some(&task), id: "go", ..say("go on") });
         let mut stream = server.connect();
         stream.write(&post("/", &[("A2A-Version", "1.0")], &rpc(V1.stream(), &params)));
         Running { task, stream }
@@ -110,13 +110,13 @@ fn webhooks_of_many_tasks_get_all_events_in_order() {
         Receiver::willing(),
         Receiver::new(|n, post| match (n + post.path.len() + post.body.len()) % 50 {
             0 => Does::Later(Duration::from_millis(30)),
-            _ => says("200 OK"),
+            _ => responds("200 OK"),
         }),
         Receiver::new(|n, post| {
             match (n * 31 + post.path.bytes().map(usize::from).sum::<usize>()) % 97 {
-                0 => says("503 Service Unavailable"),
+                0 => responds("503 Service Unavailable"),
                 1 => Does::Closes,
-                _ => says("200 OK"),
+                _ => responds("200 OK"),
             }
         }),
     ];
@@ -131,16 +131,17 @@ fn webhooks_of_many_tasks_get_all_events_in_order() {
         eprintln!("{count} tasks: {most} KiB were resident at most");
         streamed
     });
-    let told: Vec<HashMap<String, Vec<Received>>> = hooks.iter().map(Receiver::by_path).collect();
+    let received: Vec<HashMap<String, Vec<Received>>> =
+        hooks.iter().map(Receiver::by_path).collect();
     for (n, (task, streamed)) in running.iter().enumerate() {
         let path = format!("/{n}");
         // The stream begins with the current task; the events follow.
         let news = &streamed[1..];
         assert_eq!(streamed[0]["task"]["id"], **task);
-        for (hook, posts) in told.iter().enumerate() {
-            let told = bodies(&posts[&path]);
+        for (hook, posts) in received.iter().enumerate() {
+            let posted = bodies(&posts[&path]);
             // The first event came before the stream.
-            let (before, after) = told.split_at(told.len() - news.len());
+            let (before, after) = posted.split_at(posted.len() - news.len());
             assert_eq!(after, news, "{path} of {hook}");
             assert_eq!(!before.is_empty(), hook == 0, "{path} of {hook}: {before:?}");
         }

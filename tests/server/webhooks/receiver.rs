@@ -22,7 +22,7 @@ const COMPLETED: &[u8] = b"TASK_STATE_COMPLETED";
 #[derive(Clone, Debug)]
 pub enum Does {
     /// Answers with this; the connection stays open.
-    Says(String),
+    Responds(String),
     /// Answers with 200 after a while.
     Later(Duration),
     /// Sends nothing until the server closes.
@@ -42,8 +42,8 @@ pub enum Does {
 }
 
 /// The usual answer.
-pub fn says(status: &str) -> Does {
-    Does::Says(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"))
+pub fn responds(status: &str) -> Does {
+    Does::Responds(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"))
 }
 
 /// A post as received.
@@ -60,7 +60,7 @@ pub struct Received {
     /// The content.
     pub body: Vec<u8>,
     /// True: the answer was a success, as far as it was sent.
-    pub is_taken: bool,
+    pub is_accepted: bool,
 }
 
 impl Received {
@@ -110,12 +110,12 @@ impl Receiver {
 
     /// A receiver that accepts everything.
     pub fn willing() -> Receiver {
-        Receiver::new(|_, _| says("204 No Content"))
+        Receiver::new(|_, _| responds("204 No Content"))
     }
 
     /// A receiver over TLS.
     pub fn over_tls(config: ServerConfig) -> Receiver {
-        let shared = Receiver::shared(Box::new(|_, _| says("200 OK")));
+        let shared = Receiver::shared(Box::new(|_, _| responds("200 OK")));
         *shared.tls.lock().unwrap() = Some(Arc::new(config));
         Receiver::at("127.0.0.1:0".parse().unwrap(), shared)
     }
@@ -219,21 +219,21 @@ impl Receiver {
     pub fn wait_for(&self, path: &str, count: usize) {
         patiently(&format!("{count} posts to {path}"), || {
             let posts = self.all(path);
-            let mut taken: Vec<&str> =
-                posts.iter().filter(|post| post.is_taken).map(|post| &*post.id).collect();
-            taken.dedup();
-            taken.len() >= count
+            let mut accepted: Vec<&str> =
+                posts.iter().filter(|post| post.is_accepted).map(|post| &*post.id).collect();
+            accepted.dedup();
+            accepted.len() >= count
         });
     }
 
     /// Waits for these events, and asserts that nothing else came, that the order is right, and
     /// that repeats are the same. Returns the number of posts.
     #[track_caller]
-    pub fn assert_told(&self, path: &str, events: &[Value]) -> usize {
+    pub fn assert_received(&self, path: &str, events: &[Value]) -> usize {
         self.wait_for(path, events.len());
         let posts = self.all(path);
-        let told = distinct(&posts);
-        let bodies: Vec<Value> = told.iter().map(|post| post.json()).collect();
+        let received = distinct(&posts);
+        let bodies: Vec<Value> = received.iter().map(|post| post.json()).collect();
         assert_eq!(bodies, events, "{path}");
         posts.len()
     }
@@ -242,21 +242,21 @@ impl Receiver {
 /// Each post once; panics if one was repeated with other content, or after a later one.
 #[track_caller]
 pub fn distinct(posts: &[Received]) -> Vec<&Received> {
-    let mut told: Vec<&Received> = Vec::new();
+    let mut seen: Vec<&Received> = Vec::new();
     for post in posts {
-        match told.last() {
+        match seen.last() {
             Some(last) if last.id == post.id => {
                 assert_eq!(post.body, last.body, "repeated with another body");
                 assert_eq!(post.event, last.event);
             }
             _ => {
-                assert!(told.iter().all(|one| one.id != post.id), "repeated out of order");
-                assert!(told.last().is_none_or(|last| last.event < post.event), "out of order");
-                told.push(post);
+                assert!(seen.iter().all(|one| one.id != post.id), "repeated out of order");
+                assert!(seen.last().is_none_or(|last| last.event < post.event), "out of order");
+                seen.push(post);
             }
         }
     }
-    told
+    seen
 }
 
 impl Drop for Receiver {
@@ -334,13 +334,13 @@ fn serve(mut peer: impl Read + Write, stream: &TcpStream, shared: &Shared) {
             let count = counts.entry(post.path.clone()).or_default();
             let does = (shared.plan)(*count, &post);
             *count += 1;
-            post.is_taken = match &does {
-                Does::Says(text) => text.starts_with("HTTP/1.1 2"),
+            post.is_accepted = match &does {
+                Does::Responds(text) => text.starts_with("HTTP/1.1 2"),
                 Does::Later(_) | Does::DripsBody | Does::Floods => true,
                 Does::Hangs | Does::Resets | Does::Closes | Does::Breaks | Does::DripsHead => false,
             };
             let is_last = post.body.windows(COMPLETED.len()).any(|some| some == COMPLETED);
-            let is_last = usize::from(is_last && post.is_taken);
+            let is_last = usize::from(is_last && post.is_accepted);
             shared.completed.fetch_add(is_last, Ordering::Relaxed);
             posts.push(post);
             does
@@ -349,8 +349,8 @@ fn serve(mut peer: impl Read + Write, stream: &TcpStream, shared: &Shared) {
             SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
         }
         let done = act(&mut peer, &does);
-        let is_kept = matches!(does, Does::Says(_) | Does::Later(_)) && done.is_ok();
-        if !is_kept {
+        let stays_open = matches!(does, Does::Responds(_) | Does::Later(_)) && done.is_ok();
+        if !stays_open {
             return;
         }
     }
@@ -359,7 +359,7 @@ fn serve(mut peer: impl Read + Write, stream: &TcpStream, shared: &Shared) {
 fn act(peer: &mut (impl Read + Write), does: &Does) -> std::io::Result<()> {
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
     match does {
-        Does::Says(text) => peer.write_all(text.as_bytes())?,
+        Does::Responds(text) => peer.write_all(text.as_bytes())?,
         Does::Later(pause) => {
             thread::sleep(*pause);
             peer.write_all(OK)?;
@@ -431,5 +431,5 @@ fn read_post(peer: &mut impl Read) -> Option<Received> {
     let body = bytes.split_off(end + 4);
     let id = field("a2a-notification-id").to_owned();
     let event = field("a2a-event-id").parse().unwrap();
-    Some(Received { path, id, event, fields, body, is_taken: false })
+    Some(Received { path, id, event, fields, body, is_accepted: false })
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     failing::{call, stream},
-    receiver::{Received, Receiver, patiently, says},
+    receiver::{Received, Receiver, patiently, responds},
 };
 use crate::support::{
     ask::{V1, say},
@@ -29,7 +29,7 @@ fn file(name: &str, lines: &str) -> String {
 }
 
 /// For each of these URLs, whether a webhook may have it.
-fn taken(server: &Binary, urls: &[&str]) -> Vec<bool> {
+fn accepted(server: &Binary, urls: &[&str]) -> Vec<bool> {
     let sent = call(server.addr(), V1.send(), &V1.params(say("hi")));
     let task = &sent["result"]["task"]["id"];
     let set = |url: &&str| {
@@ -73,7 +73,7 @@ fn push_settings_decide_allowed_webhook_urls() {
         ),
     ] {
         let server = Binary::start(&["--config", &file(name, lines)]);
-        assert_eq!(taken(&server, &urls), expected, "{name}: {urls:?}");
+        assert_eq!(accepted(&server, &urls), expected, "{name}: {urls:?}");
     }
 }
 
@@ -84,7 +84,7 @@ fn push_settings_select_final_or_coalesced_events() {
     let ended = Arc::clone(&has_ended);
     let receiver = Receiver::new(move |_, _| {
         patiently("the task ends", || ended.load(Relaxed));
-        says("200 OK")
+        responds("200 OK")
     });
     for (name, lines) in [("events", "events = [\"final\"]"), ("coalesce", "coalesce = true")] {
         has_ended.store(false, Relaxed);

@@ -77,8 +77,9 @@ impl Call {
                 steps.push(Step::Pause);
             }
             "history" => {
-                let said = ["one", "two", "three"].map(|said| self.status("WORKING", Some(said)));
-                steps.extend(said);
+                let texts = ["one", "two", "three"];
+                let events = texts.map(|text| self.status("WORKING", Some(text)));
+                steps.extend(events);
             }
             "data" => {
                 let list = json!([1, -2.5, "three", null, true, {"deep": {}}]);
@@ -99,10 +100,10 @@ impl Call {
         })
     }
 
-    fn status(&self, state: &str, says: Option<&str>) -> Step {
+    fn status(&self, state: &str, text: Option<&str>) -> Step {
         let mut status = json!({"state": format!("TASK_STATE_{state}")});
-        if let Some(says) = says {
-            status["message"] = self.message(says);
+        if let Some(text) = text {
+            status["message"] = self.message(text);
         }
         Step::Event(json!({"statusUpdate": {
             "taskId": self.task_id, "contextId": self.context_id, "status": status,
