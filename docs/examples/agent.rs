@@ -100,13 +100,13 @@ fn count(mut turn: Turn<'_>, number: u64) {
 }
 
 fn brew(mut turn: Turn<'_>, size: &str) {
-    let mut asked = String::new();
+    let mut order = String::new();
     turn.read(&mut |task| {
         if let Some(first) = task.history(None).next() {
-            asked = first.text();
+            order = first.text();
         }
     });
-    let cup = PartsBuf::new().text(&format!("one {size} {asked}"));
+    let cup = PartsBuf::new().text(&format!("one {size} {order}"));
     turn.artifact(&ArtifactBuf::new("cup", &cup));
     turn.status(TaskState::Completed);
 }

@@ -122,8 +122,9 @@ impl A2a {
         let worker = self.0.permits.available_permits() % self.0.workers.len();
         let exchange = self.with_cx(worker, Waker::noop(), |cx| Exchange::new(cx, parts));
         let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
-        let said = Said::default();
-        let mut answer = Answer { a2a: self, worker, exchange, body, said, sleep, _permit: permit };
+        let output = PendingOutput::default();
+        let mut answer =
+            Answer { a2a: self, worker, exchange, body, output, sleep, _permit: permit };
         match poll_fn(|cx| answer.poll_head(cx)).await {
             Ok(head) => head.map(|()| Body::new(answer)),
             Err(_) => StatusCode::BAD_REQUEST.into_response(),
@@ -153,7 +154,7 @@ struct Answer {
     worker: usize,
     exchange: Exchange,
     body: Body,
-    said: Said,
+    output: PendingOutput,
     sleep: Pin<Box<Sleep>>,
     _permit: OwnedSemaphorePermit,
 }
@@ -171,13 +172,13 @@ impl Answer {
                 Poll::Pending => break,
             }
         }
-        self.go_on(cx);
-        self.said.head.take().map_or(Poll::Pending, |head| Poll::Ready(Ok(head)))
+        self.advance(cx);
+        self.output.head.take().map_or(Poll::Pending, |head| Poll::Ready(Ok(head)))
     }
 
-    fn go_on(&mut self, cx: &mut Context<'_>) {
-        let Answer { a2a, worker, exchange, said, sleep, .. } = self;
-        let _ = a2a.with_cx(*worker, cx.waker(), |cx| exchange.poll(cx, said));
+    fn advance(&mut self, cx: &mut Context<'_>) {
+        let Answer { a2a, worker, exchange, output, sleep, .. } = self;
+        let _ = a2a.with_cx(*worker, cx.waker(), |cx| exchange.poll(cx, output));
         a2a.wake_at(exchange.deadline_ms(a2a.0.engine.limits()), sleep, cx);
     }
 }
@@ -191,24 +192,24 @@ impl HttpBody for Answer {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         // A client that does not read gets nothing more until it does.
-        if self.said.frames.is_empty() && !self.said.is_over {
-            self.go_on(cx);
+        if self.output.frames.is_empty() && !self.output.is_over {
+            self.advance(cx);
         }
-        match self.said.frames.pop_front() {
+        match self.output.frames.pop_front() {
             Some(frame) => Poll::Ready(Some(Ok(frame))),
-            None if self.said.is_over => Poll::Ready(None),
+            None if self.output.is_over => Poll::Ready(None),
             None => Poll::Pending,
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.said.is_over && self.said.frames.is_empty()
+        self.output.is_over && self.output.frames.is_empty()
     }
 }
 
 /// Output of the exchange that hyper has not taken.
 #[derive(Default)]
-struct Said {
+struct PendingOutput {
     head: Option<Response<()>>,
     frames: VecDeque<Frame<Bytes>>,
     is_over: bool,
@@ -218,7 +219,7 @@ fn field(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((name.parse().ok()?, value.parse().ok()?))
 }
 
-impl ResponseSink for Said {
+impl ResponseSink for PendingOutput {
     fn head(&mut self, head: &HeadParts) {
         let mut response = Response::builder().status(head.status).body(()).unwrap_or_default();
         head.for_each_field(|name, value| response.headers_mut().extend(field(name, value)));

@@ -164,10 +164,10 @@ fn converse(
         let progress = conn.advance(&mut cx, &input, eof);
         input.drain(..progress.consumed);
         stream.write_all(&out)?;
-        let said = !out.is_empty();
+        let has_output = !out.is_empty();
         out.clear();
         match progress.next {
-            Next::Open if said => continue,
+            Next::Open if has_output => continue,
             // A client that pipelines without end is disconnected.
             Next::Open if input.len() > ahead_bytes_max => return Ok(()),
             Next::Open => wait(&arrived, clock.until(progress.deadline_ms), &mut input, &mut eof),

@@ -87,8 +87,8 @@ impl A2a {
         };
         let exchange = self.with_cx(Waker::noop(), |cx| Exchange::new(cx, parts));
         let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
-        let said = Said::default();
-        let mut answer = Answer { a2a: self, exchange, body, said, sleep };
+        let output = PendingOutput::default();
+        let mut answer = Answer { a2a: self, exchange, body, output, sleep };
         let head = poll_fn(|cx| answer.poll_head(cx)).await?;
         Ok(head.map(|()| answer))
     }
@@ -96,7 +96,7 @@ impl A2a {
 
 /// Output of the exchange that hyper has not taken.
 #[derive(Default)]
-struct Said {
+struct PendingOutput {
     head: Option<Response<()>>,
     frames: VecDeque<Frame<Bytes>>,
     is_over: bool,
@@ -109,7 +109,7 @@ fn put(headers: &mut HeaderMap, name: &str, value: &str) {
     }
 }
 
-impl ResponseSink for Said {
+impl ResponseSink for PendingOutput {
     fn head(&mut self, head: &HeadParts) {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or_default();
@@ -136,7 +136,7 @@ struct Answer {
     a2a: Rc<A2a>,
     exchange: Exchange,
     body: Incoming,
-    said: Said,
+    output: PendingOutput,
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -153,13 +153,13 @@ impl Answer {
                 Poll::Pending => break,
             }
         }
-        self.go_on(cx);
-        self.said.head.take().map_or(Poll::Pending, |head| Poll::Ready(Ok(head)))
+        self.advance(cx);
+        self.output.head.take().map_or(Poll::Pending, |head| Poll::Ready(Ok(head)))
     }
 
-    fn go_on(&mut self, cx: &mut Context<'_>) {
-        let Answer { a2a, exchange, said, sleep, .. } = self;
-        let _ = a2a.with_cx(cx.waker(), |engine_cx| exchange.poll(engine_cx, said));
+    fn advance(&mut self, cx: &mut Context<'_>) {
+        let Answer { a2a, exchange, output, sleep, .. } = self;
+        let _ = a2a.with_cx(cx.waker(), |engine_cx| exchange.poll(engine_cx, output));
         if let Some(due_ms) = exchange.deadline_ms(a2a.engine.limits()) {
             sleep.as_mut().reset((a2a.began + Duration::from_millis(due_ms)).into());
             if sleep.as_mut().poll(cx).is_ready() {
@@ -178,18 +178,18 @@ impl Body for Answer {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         // Nothing more is written while output is pending.
-        if self.said.frames.is_empty() && !self.said.is_over {
-            self.go_on(cx);
+        if self.output.frames.is_empty() && !self.output.is_over {
+            self.advance(cx);
         }
-        match self.said.frames.pop_front() {
+        match self.output.frames.pop_front() {
             Some(frame) => Poll::Ready(Some(Ok(frame))),
-            None if self.said.is_over => Poll::Ready(None),
+            None if self.output.is_over => Poll::Ready(None),
             None => Poll::Pending,
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.said.is_over && self.said.frames.is_empty()
+        self.output.is_over && self.output.frames.is_empty()
     }
 }
 

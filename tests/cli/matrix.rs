@@ -273,13 +273,13 @@ fn banner_curl_command_and_urls_work_with_a_token() {
         return;
     }
     let city = City::start();
-    let command = city.server.said("try").replace("YOUR_TOKEN", "token-0123456789abcdef");
+    let command = city.server.banner("try").replace("YOUR_TOKEN", "token-0123456789abcdef");
     assert!(command.starts_with("curl "), "{command}");
     let output = city.folder.command_of("sh", &["-c", &command]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("\"result\""), "{command}: {text}");
     for label in ["url", "agent"] {
-        let url = city.server.said(label).split_whitespace().last().unwrap();
+        let url = city.server.banner(label).split_whitespace().last().unwrap();
         let user = User::new().with("A2ACLI_BEARER", "token-0123456789abcdef");
         user.ok(&["send", url, "large"]);
     }

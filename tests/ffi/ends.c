@@ -54,7 +54,7 @@ static void decide_later(void *user, uint64_t handle)
     cancel = handle;
 }
 
-/* The library may hold locks here, so it can be asked nothing. */
+/* The library may hold locks here, so no function of it may be called. */
 static void release(void *user)
 {
     uint16_t port = 0;
@@ -227,7 +227,7 @@ static void *refuse(void *unused)
     return (void *)(uintptr_t)peregrine_cancel_refuse(cancel, BYTES("no"));
 }
 
-/* Of two threads that decide a cancel at the same time one is told that it has. */
+/* Two threads decide a cancel at the same time; for one of them the decision succeeds. */
 static void decide_twice(void)
 {
     start_engine();

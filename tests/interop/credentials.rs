@@ -196,7 +196,7 @@ fn secure(name: &str, authority: &Authority) -> Server {
         agent_sections(),
     );
     let binary = configured(&format!("{name}-secure"), &text);
-    let trust = Some(Arc::new(authority.nobody()));
+    let trust = Some(Arc::new(authority.without_certificate()));
     let endpoint = Endpoint { addr: binary.addr(), trust, authority: Some(authority.file()) };
     Server { binary, endpoint }
 }
@@ -221,7 +221,7 @@ impl Guarded {
         ended.not_after = date_time_ymd(2001, 2, 3);
         ended.not_before = date_time_ymd(2001, 2, 2);
         vec![
-            (self.authority.nobody(), true),
+            (self.authority.without_certificate(), true),
             (with(self.authority.client("known", Some("right"), &[])), true),
             (with(self.authority.issue("ended", ended)), false),
             (with(other.client("foreign", Some("right"), &[])), false),

@@ -210,7 +210,7 @@ fn an_invalid_call_is_refused_and_the_connection_survives() {
             let is_proto = client.variant.binding == Binding::Grpc && junk == Junk::Unreadable;
             let name = if is_proto { "InvalidRequest" } else { name };
             let Some(fault) = client.link.junk(junk) else {
-                eprintln!("cannot be said in {:?}: {junk:?}", client.variant);
+                eprintln!("cannot be expressed in {:?}: {junk:?}", client.variant);
                 continue;
             };
             // An invalid call has no generation; JSON-RPC answers it in the first form of the

@@ -61,7 +61,7 @@ impl Server {
         let [cert, key] = [&issued.cert_file, &issued.key_file].map(|file| file.to_str().unwrap());
         let tls = ["--tls-cert", cert, "--tls-key", key];
         let mut server = Server::with(&[&tls, flags].concat());
-        server.endpoint.trust = Some(Arc::new(authority.nobody()));
+        server.endpoint.trust = Some(Arc::new(authority.without_certificate()));
         server.endpoint.authority = Some(authority.file());
         server
     }

@@ -877,7 +877,7 @@ fn task_and_stream_replies_read_as_json_of_1_0() {
                 Get { id: raw("t-1"), context_id: Some(raw("c-1")), history: None, wait: None };
             let scripted = Scripted::Task(task_now.clone());
             let got =
-                server.call(served, &OutgoingCall::Get(get), None, scripted).expect("it is said");
+                server.call(served, &OutgoingCall::Get(get), None, scripted).expect("written");
             let reply = Reply::Task { view: task_now.view(), history: Some(99) };
             let expected = v1_reply(served, Op::Get, &[reply]);
             prop_assert_eq!(served.comparable(&got[0]), expected, "{}", served.name());
@@ -891,7 +891,7 @@ fn task_and_stream_replies_read_as_json_of_1_0() {
                 let outgoing = Send { task_id: id, ..send(&packed, mode) };
                 let call = OutgoingCall::Send(outgoing);
                 let scripted = Scripted::Task(task.clone());
-                let items = server.call(served, &call, None, scripted).expect("it can be said");
+                let items = server.call(served, &call, None, scripted).expect("can be expressed");
                 let items: Vec<String> = items.iter().map(|item| served.comparable(item)).collect();
                 if mode == SendMode::Wait {
                     let reply = Reply::Task { view: task.view(), history: Some(99) };
@@ -978,7 +978,7 @@ fn faults_are_read_with_kind_and_message_in_each_format() {
             for kind in FaultKind::ALL {
                 let scripted = Scripted::Fault(Fault::because(kind, WHY));
                 let answered =
-                    server.try_call(&served, call, None, scripted).expect("it can be said");
+                    server.try_call(&served, call, None, scripted).expect("can be expressed");
                 let about = format!("{} {:?} {kind:?}", served.name(), call.op());
                 let Err(CallError::Fault(fault)) = answered else {
                     panic!("{about}: {answered:?}")
@@ -1082,7 +1082,7 @@ fn evo_ai_push_configuration_has_headers_and_no_task() {
     let config = PushConfigBuf::new("https://h").bearer("s").header("X-Own", "\"x\"");
     for served in all.iter().filter(|served| served.format.dialect() == "evo_ai") {
         let call = OutgoingCall::Push(PushCall::Set(config.view()));
-        server.call(served, &call, None, Scripted::Push(config.clone())).expect("it can be said");
+        server.call(served, &call, None, Scripted::Push(config.clone())).expect("can be expressed");
         let (recorded, _) = server.recorded();
         let Call::Push(PushRequest { call: PushCall::Set(recorded), form: PushForm::EvoAi }) =
             recorded.view()
@@ -1221,7 +1221,7 @@ fn answered_with(
 fn inexpressible_call_fails_before_any_byte_is_written() {
     let mut written = WrittenCall::default();
     let mut refused = |format: Format, call: &OutgoingCall<'_>, tenant: Option<&str>| {
-        let error = format.write(call, 1, tenant, &mut written).expect_err("it cannot be said");
+        let error = format.write(call, 1, tenant, &mut written).expect_err("cannot be expressed");
         assert!(written.body.is_empty() && written.path.is_empty());
         error.to_string()
     };

@@ -36,7 +36,7 @@ def card(name: str = "Hello World Agent") -> pb.AgentCard:
     )
 
 
-def said(text: str) -> pb.Message:
+def text_message(text: str) -> pb.Message:
     return pb.Message(
         message_id=str(uuid.uuid4()), role=pb.ROLE_AGENT, parts=[pb.Part(text=text)]
     )
@@ -46,14 +46,14 @@ class HelloWorld(AgentExecutor):
     """The SDK's first sample: one message."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        await event_queue.enqueue_event(said(f"Hello, {context.get_user_input()}"))
+        await event_queue.enqueue_event(text_message(f"Hello, {context.get_user_input()}"))
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         raise UnsupportedOperationError(message="cancel not supported")
 
 
 class Streams(AgentExecutor):
-    """One that streams, and waits where it is told to."""
+    """An executor that streams, and waits at marked points."""
 
     def __init__(self) -> None:
         self.canceled = threading.Event()
@@ -67,7 +67,7 @@ class Streams(AgentExecutor):
         )
         await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)
-        await updater.start_work(said("on it"))
+        await updater.start_work(text_message("on it"))
         if context.get_user_input() == "wait":
             try:
                 await asyncio.sleep(60)
@@ -85,7 +85,7 @@ class Streams(AgentExecutor):
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
-        await updater.cancel(said("stopped"))
+        await updater.cancel(text_message("stopped"))
 
 
 class Asks(AgentExecutor):
@@ -95,10 +95,10 @@ class Asks(AgentExecutor):
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
         task = context.current_task
         if task is None:
-            await updater.requires_input(said("what size?"))
+            await updater.requires_input(text_message("what size?"))
             return
-        asked = get_message_text(task.history[0])
-        await updater.add_artifact([pb.Part(text=f"{context.get_user_input()} {asked}")])
+        size = get_message_text(task.history[0])
+        await updater.add_artifact([pb.Part(text=f"{context.get_user_input()} {size}")])
         await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
@@ -216,7 +216,7 @@ def test_callers_with_tasks_of_one_id_do_not_meet():
         async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
             updater = TaskUpdater(event_queue, context.task_id, context.context_id)
             if context.call_context.user.user_name == "bob":
-                await updater.requires_input(said("well?"))
+                await updater.requires_input(text_message("well?"))
                 return
             await updater.start_work()
             begun.set()
@@ -252,7 +252,7 @@ def test_the_caller_and_header_fields_are_in_the_call_context():
         async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
             user, state = context.call_context.user, context.call_context.state
             text = f"{user.user_name} {user.is_authenticated} {state['headers']}"
-            await event_queue.enqueue_event(said(text))
+            await event_queue.enqueue_event(text_message(text))
 
     key = "0123456789abcdef0123456789abcdef"
     settings = f'[[auth.api_keys]]\nname = "robot"\nkey = "{key}"\n'

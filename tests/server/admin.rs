@@ -121,7 +121,7 @@ fn loopback_admin_skips_credentials_and_rejects_web_pages() {
     running.shutdown();
     running.join();
     let named = Binary::start(&["--admin", "127.0.0.1:0"]);
-    let admin = named.said("admin").strip_prefix("http://").unwrap().parse().unwrap();
+    let admin = named.banner("admin").strip_prefix("http://").unwrap().parse().unwrap();
     let mut tcp = Tcp::to(admin);
     tcp.write(b"GET /tasks HTTP/1.1\r\nHost: evil.example\r\n\r\n");
     assert_eq!(tcp.reply().status, 421);

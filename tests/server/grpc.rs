@@ -1107,7 +1107,7 @@ fn the_card_has_security_schemes_and_signatures() {
         let old = old_card(&rig).await;
         assert_eq!(old.security[1].schemes["oauth"].list, ["a", "b"]);
         let names: Vec<&String> = old.security_schemes.keys().collect();
-        assert_eq!(names, ["key"], "no half of a scheme is said");
+        assert_eq!(names, ["key"], "an incomplete scheme is listed");
         assert_eq!((old.skills[0].security.len(), old.signatures.is_empty()), (1, false));
     });
 }

@@ -262,7 +262,7 @@ fn operator_changes_are_logged_and_reads_are_not() {
     let config = config("operator", &callers(""));
     let flags = ["--config", config.to_str().unwrap(), "--admin", "127.0.0.1:0"];
     let server = Binary::start_with(&flags, stderr);
-    let admin = server.said("admin").trim_start_matches("http://").parse().unwrap();
+    let admin = server.banner("admin").trim_start_matches("http://").parse().unwrap();
     for (line, fields, status) in [
         ("POST /tasks/a%20b/fail", format!("X-API-Key: {KEY}\r\n"), 404),
         ("DELETE /push/dead", String::new(), 200),
@@ -372,7 +372,7 @@ fn an_unread_log_delays_no_call() {
             assert_eq!(tcp.reply().status, 200);
         }
     }
-    let admin = server.said("admin").strip_prefix("http://").unwrap().parse().unwrap();
+    let admin = server.banner("admin").strip_prefix("http://").unwrap().parse().unwrap();
     eventually("what is lost is counted", || {
         let mut tcp = Tcp::to(admin);
         tcp.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");

@@ -174,7 +174,7 @@ fn tenant_and_page_of_the_same_name_are_both_served() {
 #[test]
 fn admin_listener_serves_pages_but_no_agent() {
     let server = Binary::start(&["--admin", "127.0.0.1:0"]);
-    let admin = server.said("admin").strip_prefix("http://").unwrap().parse().unwrap();
+    let admin = server.banner("admin").strip_prefix("http://").unwrap().parse().unwrap();
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert_eq!(send(&server, &get(path)).status, 404, "{path}");
         let mut tcp = Tcp::to(admin);
@@ -221,7 +221,7 @@ fn admin_socket_is_private_and_removed_at_shutdown() {
 #[test]
 fn draining_server_reports_not_ready() {
     let mut server = Binary::start(&["--admin", "127.0.0.1:0"]);
-    let admin = server.said("admin").strip_prefix("http://").unwrap().parse().unwrap();
+    let admin = server.banner("admin").strip_prefix("http://").unwrap().parse().unwrap();
     let mut busy = server.connect();
     busy.write(&post(
         "/",
@@ -247,7 +247,7 @@ fn draining_server_reports_not_ready() {
 fn admin_connections_max() {
     let limits = ["--limit", "admin_connections_max=1", "--limit", "connections_max=1"];
     let server = Binary::start(&[&["--admin", "127.0.0.1:0"][..], &limits].concat());
-    let admin = server.said("admin").strip_prefix("http://").unwrap().parse().unwrap();
+    let admin = server.banner("admin").strip_prefix("http://").unwrap().parse().unwrap();
     // The server is full, and still answers here.
     let _held = server.connect();
     eventually("the server is full", || {

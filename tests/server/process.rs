@@ -169,10 +169,10 @@ fn banner_command_completes_a_task() {
         let server = Binary::start_plain(flags);
         // A second time it works as well.
         for _ in 0..2 {
-            let pasted = Command::new("sh").args(["-c", server.said("try")]).output().unwrap();
+            let pasted = Command::new("sh").args(["-c", server.banner("try")]).output().unwrap();
             let answer = String::from_utf8(pasted.stdout).unwrap();
             let worked = answer.contains(state) && answer.contains("hello");
-            assert!(worked, "{flags:?}: {}: {answer}", server.said("try"));
+            assert!(worked, "{flags:?}: {}: {answer}", server.banner("try"));
             std::thread::sleep(Duration::from_millis(if flags.contains(&"/=rabbithole") {
                 1_100
             } else {
@@ -202,17 +202,17 @@ text = "hello yourself"
 fn the_banner_names_every_agent_and_mount() {
     let flags = ["--agent", "echo", "--agent", "bob=echo", "--mount", "/x=langsmith:bob"];
     let server = Binary::start_plain(&flags);
-    let url = server.said("url");
-    assert!(server.said("card").ends_with("/.well-known/agent-card.json"));
-    assert!(server.said("agent   echo").ends_with(&format!("{url}agents/echo")));
-    assert!(server.said("agent   bob").ends_with(&format!("{url}agents/bob")));
-    assert!(server.said("mount   langsmith bob").ends_with(&format!("{url}x/")));
-    assert!(server.said("memory").contains("at most"));
+    let url = server.banner("url");
+    assert!(server.banner("card").ends_with("/.well-known/agent-card.json"));
+    assert!(server.banner("agent   echo").ends_with(&format!("{url}agents/echo")));
+    assert!(server.banner("agent   bob").ends_with(&format!("{url}agents/bob")));
+    assert!(server.banner("mount   langsmith bob").ends_with(&format!("{url}x/")));
+    assert!(server.banner("memory").contains("at most"));
 }
 
 /// The call of the banner, run by a shell; the placeholders are replaced first.
 fn run_banner_call(server: &Binary) -> Option<serde_json::Value> {
-    let call = server.said("try").replace("YOUR_KEY", KEY).replace("YOUR_TOKEN", KEY);
+    let call = server.banner("try").replace("YOUR_KEY", KEY).replace("YOUR_TOKEN", KEY);
     let output = Command::new("sh").args(["-c", &call]).output().unwrap();
     // curl may be missing.
     (output.status.code() != Some(127)).then(|| {
@@ -253,7 +253,7 @@ fn banner_command_gets_a_result_with_auth_and_mounts() {
     for flags in &cases {
         let server = Binary::start_plain(flags);
         let Some(answer) = run_banner_call(&server) else { return };
-        assert!(answer["result"].is_object(), "{flags:?}: {} {answer}", server.said("try"));
+        assert!(answer["result"].is_object(), "{flags:?}: {} {answer}", server.banner("try"));
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }

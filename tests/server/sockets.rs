@@ -42,7 +42,7 @@ fn head_and_ready_events_are_sent_in_one_write() {
 fn connection_limit_fits_the_open_file_limit() {
     let flags = ["--workers", "1", "--test-echo", "/echo"];
     let server = Binary::start_with_files(60, &flags);
-    let line = server.said("files");
+    let line = server.banner("files");
     // A limit that the system sets is reported as a fact, not as a shortage.
     assert!(line.ends_with("connections, because of the hard limit of open files (ulimit -Hn)"));
     let room = line.strip_prefix("at most ").unwrap();

@@ -185,7 +185,7 @@ fn listener_bound_by_the_program_serves_tls() {
     let server = server.workers(2).listener(socket).tls(files(&authority.server("server")));
     let running = server.start().unwrap();
     assert_eq!(running.base_url(), format!("https://{addr}"));
-    assert!(Client::connect(addr, authority.nobody()).lives());
+    assert!(Client::connect(addr, authority.without_certificate()).lives());
 }
 
 #[test]
@@ -204,14 +204,14 @@ fn exposed_admin_listener_uses_the_tls_of_the_server() {
         assert!(is_closed(&mut plain), "it is no TLS");
         // The slot of a failed handshake is free again.
         eventually("an operator is let in", || {
-            try_path(admin, authority.nobody(), "/healthz").is_ok_and(|mut client| {
+            try_path(admin, authority.without_certificate(), "/healthz").is_ok_and(|mut client| {
                 let key = "Authorization: Bearer root a2a:admin\r\n";
                 let statuses = [key, ""].map(|key| client.request(&get_with("/tasks", key)).status);
                 statuses == [200, 401]
             })
         });
     }
-    assert!(Client::connect(running.addrs()[0], authority.nobody()).lives());
+    assert!(Client::connect(running.addrs()[0], authority.without_certificate()).lives());
     running.shutdown();
     running.join();
 }
@@ -220,7 +220,7 @@ fn exposed_admin_listener_uses_the_tls_of_the_server() {
 fn second_connection_resumes_the_tls_session() {
     let authority = Authority::new("resumed");
     let server = binary(&authority.server("server"), &[]);
-    let config = Arc::new(authority.nobody());
+    let config = Arc::new(authority.without_certificate());
     let mut kinds = Vec::new();
     for _ in 0..2 {
         let mut client = Client::new(server.addr(), &config);
@@ -234,7 +234,7 @@ fn second_connection_resumes_the_tls_session() {
 fn large_bodies_pass_through_tls_unchanged() {
     let authority = Authority::new("large");
     let server = binary(&authority.server("server"), &[]);
-    let mut client = Client::connect(server.addr(), authority.nobody());
+    let mut client = Client::connect(server.addr(), authority.without_certificate());
     for size in [1 << 14, (1 << 14) + 1, 100_000, 1 << 20, 4_000_000] {
         let text = "x".repeat(size);
         let answer = client.request(&send(&text)).result();
@@ -246,7 +246,7 @@ fn large_bodies_pass_through_tls_unchanged() {
 fn tls_records_are_accepted_byte_by_byte() {
     let authority = Authority::new("bytes");
     let server = binary(&authority.server("server"), &[]);
-    let mut client = Client::connect(server.addr(), authority.nobody());
+    let mut client = Client::connect(server.addr(), authority.without_certificate());
     assert!(client.lives());
     client.stream.conn.writer().write_all(&send("slowly")).unwrap();
     let mut record = Vec::new();
@@ -264,7 +264,7 @@ fn alpn_accepts_only_h2_and_http_1_1() {
     let authority = Authority::new("alpn");
     let server = binary(&authority.server("server"), &[]);
     let offer = |names: &[&[u8]]| {
-        let mut config = authority.nobody();
+        let mut config = authority.without_certificate();
         config.alpn_protocols = names.iter().map(|name| name.to_vec()).collect();
         try_client(server.addr(), config)
     };
@@ -273,7 +273,7 @@ fn alpn_accepts_only_h2_and_http_1_1() {
         assert_eq!(client.stream.conn.alpn_protocol(), Some(b"http/1.1" as &[u8]));
     }
     if cfg!(feature = "grpc") {
-        let mut config = authority.nobody();
+        let mut config = authority.without_certificate();
         config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
         let mut client = Client::connect(server.addr(), config);
         client.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
@@ -286,7 +286,7 @@ fn alpn_accepts_only_h2_and_http_1_1() {
         for text in
             ["GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n"]
         {
-            let mut config = authority.nobody();
+            let mut config = authority.without_certificate();
             config.alpn_protocols = vec![b"h2".to_vec()];
             let mut client = Client::connect(server.addr(), config);
             client.write(text.as_bytes());
@@ -306,20 +306,20 @@ fn server_closes_tls_connections_with_close_notify() {
     let authority = Authority::new("ends");
     let mut server = binary(&authority.server("server"), &[]);
     // RFC 8446 §6.1: `close_notify` when we close; rustls reports an end without it as an error.
-    let mut client = Client::connect(server.addr(), authority.nobody());
+    let mut client = Client::connect(server.addr(), authority.without_certificate());
     client.write(b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
     while client.read().unwrap() {}
     assert!(client.received.starts_with(b"HTTP/1.1 405 "));
     // ... when the client has ended its side first,
-    let mut client = Client::connect(server.addr(), authority.nobody());
+    let mut client = Client::connect(server.addr(), authority.without_certificate());
     assert!(client.lives());
     client.stream.conn.send_close_notify();
     client.stream.flush().unwrap();
     assert!(!client.read().unwrap());
     // ... and when the server ends. A client that vanishes does no harm.
-    let mut client = Client::connect(server.addr(), authority.nobody());
+    let mut client = Client::connect(server.addr(), authority.without_certificate());
     assert!(client.lives());
-    let reset = Client::connect(server.addr(), authority.nobody());
+    let reset = Client::connect(server.addr(), authority.without_certificate());
     reset.stream.sock.shutdown(Shutdown::Both).unwrap();
     server.terminate();
     assert!(!client.read().unwrap());
@@ -331,7 +331,7 @@ fn a_foreign_host_is_refused_over_tls() {
     let authority = Authority::new("hosts");
     let server = binary(&authority.server("server"), &[]);
     for (host, status) in [("localhost:1", 200), ("evil.example", 421)] {
-        let mut client = Client::connect(server.addr(), authority.nobody());
+        let mut client = Client::connect(server.addr(), authority.without_certificate());
         let reply =
             client.request(format!("GET {CARD} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
         assert_eq!(reply.status, status, "{host}");
@@ -401,7 +401,7 @@ fn client_without_trusted_certificate_is_rejected() {
     let addr = running.addrs()[0];
     let stranger = other.client("stranger", Some("alice"), &[]);
     let stranger = authority.trusting().with_client_auth_cert(vec![stranger.cert], stranger.key);
-    let error = try_client(addr, authority.nobody()).err().unwrap();
+    let error = try_client(addr, authority.without_certificate()).err().unwrap();
     assert!(error.to_string().contains("CertificateRequired"), "{error}");
     let error = try_client(addr, stranger.unwrap()).err().unwrap();
     assert!(error.to_string().contains("UnknownCA"), "{error}");
@@ -470,11 +470,11 @@ fn sighup_reloads_certificate_for_new_connections() {
     let stderr = fs::File::create(&stderr_path).unwrap();
     let server = binary_with(&shown, &[], stderr.into());
     let cert_now = || {
-        let mut client = Client::connect(server.addr(), authority.nobody());
+        let mut client = Client::connect(server.addr(), authority.without_certificate());
         assert!(client.lives());
         client.server_cert()
     };
-    let mut old = Client::connect(server.addr(), authority.nobody());
+    let mut old = Client::connect(server.addr(), authority.without_certificate());
     assert!(old.lives());
     assert_eq!(cert_now(), shown.cert);
     // A certificate without its key, and a file that is not a certificate: a line each, and nothing
@@ -525,7 +525,7 @@ fn config_reload_loads_the_new_certificate() {
     let flags = ["--config", file.to_str().unwrap()];
     let server = Binary::start_with(&flags, fs::File::create(&stderr_path).unwrap().into());
     let cert_now = || {
-        let mut client = Client::connect(server.addr(), authority.nobody());
+        let mut client = Client::connect(server.addr(), authority.without_certificate());
         assert!(client.lives());
         client.server_cert()
     };
@@ -573,7 +573,7 @@ fn hanging_certificate_file_blocks_no_call_or_shutdown() {
     eventually("a reading", || is_reading(&server));
     server.signal("-HUP");
     for _ in 0..3 {
-        let mut client = Client::connect(server.addr(), authority.nobody());
+        let mut client = Client::connect(server.addr(), authority.without_certificate());
         assert!(client.lives() && client.server_cert() == shown.cert);
     }
     assert_eq!(text().lines().count(), 1, "{}", text());
@@ -614,7 +614,7 @@ fn reload_tls_loads_new_files_or_returns_the_error() {
     let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
     let running = serve(files(&shown), Echo, Limits::default());
     let cert_now = || {
-        let mut client = Client::connect(running.addrs()[0], authority.nobody());
+        let mut client = Client::connect(running.addrs()[0], authority.without_certificate());
         assert!(client.lives());
         client.server_cert()
     };
@@ -638,9 +638,9 @@ fn tls_handshake_timeout_ms() {
         &["--limit", "tls_handshake_timeout_ms=300", "--limit", "keep_alive_idle_ms=60_000"],
     );
     let mut hello = Vec::new();
-    connection(&Arc::new(authority.nobody())).write_tls(&mut hello).unwrap();
+    connection(&Arc::new(authority.without_certificate())).write_tls(&mut hello).unwrap();
     // The limit does not apply after the handshake.
-    let mut client = Client::connect(server.addr(), authority.nobody());
+    let mut client = Client::connect(server.addr(), authority.without_certificate());
     assert!(client.lives());
     // One sends nothing, one stops in the middle, one trickles: progress alone is not enough.
     let began = Instant::now();
@@ -674,7 +674,9 @@ fn unfinished_handshake_counts_toward_connections_max() {
     let mut third = tcp(server.addr());
     assert!(is_closed(&mut third));
     drop(first);
-    eventually("room for one more", || try_client(server.addr(), authority.nobody()).is_ok());
+    eventually("room for one more", || {
+        try_client(server.addr(), authority.without_certificate()).is_ok()
+    });
 }
 
 #[test]
@@ -683,7 +685,7 @@ fn new_peer_gets_slot_of_unfinished_tls_handshake() {
     let server = binary(&authority.server("server"), &["--limit", "connections_max=4"]);
     let mut held: Vec<_> = (0..4).map(|_| crate::peer_shares::from(2, server.addr())).collect();
     held.iter_mut().for_each(|tcp| tcp.write(&[22, 3, 1]));
-    let mut client = try_client(server.addr(), authority.nobody()).unwrap();
+    let mut client = try_client(server.addr(), authority.without_certificate()).unwrap();
     client.write(&get(CARD));
     assert_eq!(client.reply().status, 200);
     assert!(is_closed(&mut held[0].stream) && held[3].is_silent());
@@ -705,7 +707,7 @@ fn plaintext_at_a_tls_port_is_closed_and_counted() {
         let count = index as u64 + 1;
         eventually("it is counted once", || running.tls_handshakes_failed() == count);
     }
-    let mut client = Client::connect(running.addrs()[0], authority.nobody());
+    let mut client = Client::connect(running.addrs()[0], authority.without_certificate());
     assert!(client.lives());
     assert_eq!(running.tls_handshakes_failed(), 3);
 }
@@ -726,7 +728,7 @@ fn tls_at_a_plain_port_is_a_bad_request() {
     let authority = Authority::new("plain-port");
     let server = Binary::start(&[]);
     let mut hello = Vec::new();
-    connection(&Arc::new(authority.nobody())).write_tls(&mut hello).unwrap();
+    connection(&Arc::new(authority.without_certificate())).write_tls(&mut hello).unwrap();
     let mut tcp = server.connect();
     tcp.write(&hello);
     assert_eq!(tcp.read_first(), Some(400));
@@ -737,7 +739,7 @@ fn tls_at_a_plain_port_is_a_bad_request() {
 fn tls_client_that_does_not_read_is_disconnected() {
     let authority = Authority::new("stall");
     let server = binary(&authority.server("server"), &["--limit", "write_stall_ms=300"]);
-    let mut client = Client::connect(server.addr(), authority.nobody());
+    let mut client = Client::connect(server.addr(), authority.without_certificate());
     // Far more than the sockets hold; the client reads nothing until the timeout.
     let request = send(&"z".repeat(3 << 20));
     let began = Instant::now();
@@ -751,7 +753,7 @@ fn tls_client_that_does_not_read_is_disconnected() {
         outcome = client.read();
     }
     assert!(outcome.is_err(), "the answers came to an end");
-    let mut client = Client::connect(server.addr(), authority.nobody());
+    let mut client = Client::connect(server.addr(), authority.without_certificate());
     assert!(client.lives());
 }
 
@@ -827,7 +829,7 @@ fn banner_command_completes_a_task_over_tls() {
         let server = binary(&issued, flags);
         // It names `client.pem` and `client.key`, which are in this folder.
         let mut pasted = Command::new("sh");
-        let pasted = pasted.args(["-c", server.said("try")]).current_dir(&authority.folder);
+        let pasted = pasted.args(["-c", server.banner("try")]).current_dir(&authority.folder);
         let answer = String::from_utf8(pasted.output().unwrap().stdout).unwrap();
         assert!(answer.contains("TASK_STATE_COMPLETED") && answer.contains("hello"), "{answer}");
     }

@@ -155,7 +155,7 @@ impl Binary {
     }
 
     /// The text after `label` in the banner.
-    pub fn said(&self, label: &str) -> &str {
+    pub fn banner(&self, label: &str) -> &str {
         banner_value(&self.banner, label)
     }
 

@@ -107,7 +107,7 @@ impl Authority {
     }
 
     /// A client without a certificate.
-    pub fn nobody(&self) -> ClientConfig {
+    pub fn without_certificate(&self) -> ClientConfig {
         self.trusting().with_no_client_auth()
     }
 }

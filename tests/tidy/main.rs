@@ -255,6 +255,15 @@ fn no_parameter_is_a_tuple() {
 }
 
 #[test]
+fn identifiers_use_the_words_of_the_field() {
+    let mut findings = Vec::new();
+    for file in TREE.files.iter().filter(|file| file.is_rust()) {
+        style::identifiers_are_plain(&file.name, &file.rust, &mut findings);
+    }
+    none(&findings);
+}
+
+#[test]
 fn test_names_are_short_and_plain() {
     let mut findings = Vec::new();
     for file in TREE.files.iter().filter(|file| file.is_rust()) {

@@ -270,6 +270,15 @@ fn tuple_parameter_is_reported() {
 }
 
 #[test]
+fn identifier_with_a_replaced_word_is_reported() {
+    for bad in ["let is_told = true;", "struct SaidName;", "fn f(whose: u8) {}"] {
+        assert_eq!(run(style::identifiers_are_plain, "src/a.rs", bad).len(), 1, "{bad}");
+    }
+    let good = "let message = \"nobody\"; // told\nlet aforesaid = 1;";
+    assert_eq!(run(style::identifiers_are_plain, "src/a.rs", good), [""; 0]);
+}
+
+#[test]
 fn long_or_quaint_test_name_is_reported() {
     let text = format!("#[test]\nfn {}() {{}}\n#[test]\nfn short() {{}}", "a".repeat(61));
     assert_eq!(run(style::test_names_are_plain, "tests/cli/run.rs", &text).len(), 1);

@@ -8,6 +8,10 @@ const PEOPLE_IN_COMMENTS_MAX: usize = 27;
 /// Characters of the name of a test.
 const TEST_NAME_CHARS_MAX: usize = 60;
 
+/// Words that identifiers do not use.
+const NOT_IN_IDENTIFIERS: [&str; 7] =
+    ["said", "told", "who", "whom", "whose", concat!("no", "body"), "somebody"];
+
 /// Words that names of tests do not use, in addition to those for people.
 const NOT_IN_TEST_NAMES: [&str; 6] = ["said", "told", "those", "place", "beside", "behind"];
 
@@ -40,6 +44,30 @@ pub fn tuple_parameters(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
             find(findings, file, line, format!("a tuple as a parameter: {parameter}"));
         }
     }
+}
+
+/// Adds a finding for each identifier with a word that docs/style.md replaces.
+pub fn identifiers_are_plain(file: &str, rust: &Rust, findings: &mut Vec<Finding>) {
+    for (index, line) in rust.all_code.lines().enumerate() {
+        for name in line.split(|c: char| !is_ident(c)) {
+            let words = words_of(name);
+            for word in words.iter().filter(|word| NOT_IN_IDENTIFIERS.contains(&word.as_str())) {
+                find(findings, file, index + 1, format!("\"{word}\" in the identifier {name}"));
+            }
+        }
+    }
+}
+
+/// The words of an identifier in snake case or camel case, in lower case.
+fn words_of(name: &str) -> Vec<String> {
+    let mut snake = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && snake.ends_with(|last: char| last.is_lowercase()) {
+            snake.push('_');
+        }
+        snake.extend(c.to_lowercase());
+    }
+    snake.split('_').map(str::to_owned).collect()
 }
 
 /// Adds a finding for each test whose name is too long or has a word that docs/style.md replaces.

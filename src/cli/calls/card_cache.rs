@@ -123,7 +123,7 @@ pub struct CachedCard {
     /// The URL of the card.
     url: String,
     /// When the server sent the card, in ms since the Unix epoch.
-    said_at_unix_ms: u64,
+    sent_at_unix_ms: u64,
     /// The caching fields of the response.
     fields: BTreeMap<String, String>,
     /// The card.
@@ -144,7 +144,7 @@ impl CachedCard {
     }
 
     fn freshness(&self) -> CardFreshness {
-        let sent_at = Now { mono_ms: 0, unix_ms: self.said_at_unix_ms };
+        let sent_at = Now { mono_ms: 0, unix_ms: self.sent_at_unix_ms };
         CardFreshness::of(|name| self.fields.get(name).map(String::as_bytes), sent_at)
     }
 
@@ -227,7 +227,7 @@ impl<T: Transport> Transport for CachingTransport<T> {
         let caching_fields = caching_fields(&response);
         let entry = |card: String, fields| CachedCard {
             url: url.clone(),
-            said_at_unix_ms: now.unix_ms,
+            sent_at_unix_ms: now.unix_ms,
             fields,
             card,
         };
@@ -569,7 +569,7 @@ mod tests {
         let (path, url) = (folder.join(format!("{:032x}.json", 1)), "https://a.example/x");
         let cached = |card: &str| CachedCard {
             url: url.to_owned(),
-            said_at_unix_ms: 0,
+            sent_at_unix_ms: 0,
             fields: BTreeMap::new(),
             card: card.to_owned(),
         };
@@ -595,7 +595,7 @@ mod tests {
         for n in 0..CARDS_MAX + 3 {
             let cached = CachedCard {
                 url: n.to_string(),
-                said_at_unix_ms: 0,
+                sent_at_unix_ms: 0,
                 fields: BTreeMap::new(),
                 card: String::new(),
             };

@@ -184,7 +184,7 @@ impl Future for Http2Request {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         // After an error the stream has ended, and nothing can be sent.
         if !self.is_answered {
-            match self.go_on(cx) {
+            match self.advance(cx) {
                 Poll::Ready(Ok(())) => self.is_answered = true,
                 Poll::Ready(Err(StreamFailed)) => return Poll::Ready(()),
                 Poll::Pending => {}
@@ -217,7 +217,7 @@ impl Http2Request {
     }
 
     /// Runs the exchange and sends its output until it is complete.
-    fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailed>> {
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamFailed>> {
         let shared = Rc::clone(&self.guard.shared);
         loop {
             if !ready!(self.send(&shared, cx))? {

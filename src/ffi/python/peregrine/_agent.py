@@ -57,13 +57,13 @@ class Agent:
         self.function = function
         self.headers = list(headers or [])
         self.decide_cancel: Decision | None = None
-        said = {
+        members = {
             "name": name or getattr(function, "__name__", "agent"),
             "description": description or inspect.getdoc(function) or "An agent in Python.",
             "version": version,
             "skills": skills or [],
         }
-        self.card: dict[str, Any] = {**said, **(card or {})}
+        self.card: dict[str, Any] = {**members, **(card or {})}
         check_card(self.card)
 
     def __call__(self, turn: Turn) -> Any:
@@ -146,7 +146,7 @@ def agent(
     card: dict[str, Any] | None = None,
     headers: list[str] | None = None,
 ) -> Callable[[Function], Agent]: ...
-def agent(function: Function | None = None, /, **said: Any) -> Any:
+def agent(function: Function | None = None, /, **options: Any) -> Any:
     """Makes an agent of a function that takes a `Turn`. The function may be `async`.
 
     A returned text is the answer, without a task. Yielded texts are the chunks of an artifact of a
@@ -163,7 +163,7 @@ def agent(function: Function | None = None, /, **said: Any) -> Any:
     """
     if function is not None:
         return Agent(function)
-    return lambda function: Agent(function, **said)
+    return lambda function: Agent(function, **options)
 
 
 def finish(turn: Turn, result: Any = None) -> None:
