@@ -54,7 +54,7 @@ static void decide_later(void *user, uint64_t handle)
     cancel = handle;
 }
 
-/* The library may hold locks here, so no function of it may be called. */
+/* The library may hold locks here: its functions return BUSY. */
 static void release(void *user)
 {
     uint16_t port = 0;

@@ -369,6 +369,11 @@ proptest! {
             // HTTP/1.1 sends content with a refusal before the method is read.
             expected.content.clear();
         }
-        prop_assert_eq!(answer, expected);
+        if answer.status == 431 && expected.status == 400 {
+            // HTTP/1.1 looks for control bytes before it knows the size of a head.
+            prop_assert!(expected.content.contains("control byte"), "{:?}", expected);
+        } else {
+            prop_assert_eq!(answer, expected);
+        }
     }
 }
