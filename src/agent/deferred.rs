@@ -207,7 +207,7 @@ impl Deferred {
 
     /// True when the caller has disconnected or the server shuts down.
     pub fn is_caller_gone(&self) -> bool {
-        self.call.has_left()
+        self.call.has_disconnected()
     }
 }
 

@@ -106,7 +106,7 @@ impl DeferredLookup {
 
     /// True when the answer is no longer needed, see [`DeferredLookup::caller_gone`].
     pub fn is_caller_gone(&self) -> bool {
-        self.call.has_left()
+        self.call.has_disconnected()
     }
 
     /// Answers with the current task; for its meaning see [`Wanted`]. Its id must be

@@ -102,7 +102,7 @@ impl Future for CallerGone {
                 call.poll_disconnected(waiter, cx.waker())
             }
             WatchedCallers::All { calls, watched, task } => {
-                match (calls.poll_disconnected(watched, cx.waker()), task) {
+                match (calls.poll_unawaited(watched, cx.waker()), task) {
                     (Poll::Ready(true), Some(task)) => Pin::new(task).poll(cx),
                     (Poll::Ready(_), _) => Poll::Ready(()),
                     (Poll::Pending, _) => Poll::Pending,

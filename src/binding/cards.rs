@@ -73,9 +73,9 @@ impl CardTimes {
     /// card from the current source.
     fn of(&self, agent: AgentIndex, source: &CardSource, started_s: u64, now_s: u64) -> u64 {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (current, since_s) = times.entry(agent).or_insert_with(|| (source.clone(), started_s));
-        if !current.is(source) {
-            (*current, *since_s) = (source.clone(), now_s);
+        let (previous, since_s) = times.entry(agent).or_insert_with(|| (source.clone(), started_s));
+        if !previous.is(source) {
+            (*previous, *since_s) = (source.clone(), now_s);
         }
         *since_s
     }
@@ -164,7 +164,7 @@ fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
         cx.writer.fields = cx.config.cors.fields_without_vary(cx.config.cors.of(head));
     }
     let Card { validators, answer, .. } = &cx.scratch.cards.cards[index];
-    if validators.are_current(head) {
+    if validators.match_request(head) {
         return cx.writer.empty(304, validators.fields.get());
     }
     cx.writer.ready(answer, validators.fields.get());
@@ -181,7 +181,7 @@ pub(super) fn send_validated(
     if cx.config.cors.is_on() {
         cx.writer.fields = cx.config.cors.fields_without_vary(cx.config.cors.of(head));
     }
-    if validators.are_current(head) {
+    if validators.match_request(head) {
         return cx.writer.empty(304, validators.fields.get());
     }
     cx.writer.begin(200, media, validators.fields.get(), Content::Whole);
@@ -220,8 +220,9 @@ impl Validators {
         Validators { etag, modified_s: None, fields }
     }
 
-    /// RFC 9110 §13.2.2: with `If-None-Match`, other conditions are ignored.
-    fn are_current(&self, head: &Head<'_>) -> bool {
+    /// Whether the client has the content. RFC 9110 §13.2.2: with `If-None-Match`, other conditions
+    /// are ignored.
+    fn match_request(&self, head: &Head<'_>) -> bool {
         if let Some(tags) = head.value(Field::IfNoneMatch) {
             return entity_tag::none_match_names(tags, &self.etag);
         }

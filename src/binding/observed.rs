@@ -410,7 +410,7 @@ impl CallContext<'_> {
             None => AuthOutcome::Anonymous,
         };
         let observer = self.config.observer.iter();
-        observer.for_each(|observer| observer.caller_authenticated(self.scratch.worker, outcome));
+        observer.for_each(|observer| observer.caller_checked(self.scratch.worker, outcome));
     }
 
     /// Reports that a request was not admitted.
@@ -422,7 +422,7 @@ impl CallContext<'_> {
             AuthRefusal::TooMany { .. } => AuthOutcome::TooMany,
         };
         let observer = self.config.observer.iter();
-        observer.for_each(|observer| observer.caller_authenticated(self.scratch.worker, outcome));
+        observer.for_each(|observer| observer.caller_checked(self.scratch.worker, outcome));
         let is_limit = matches!(refusal, AuthRefusal::TooMany { .. }) || *refusal == OVER_BUDGET;
         let limit = is_limit.then_some("wrong_credentials");
         self.config.report_limit(self.scratch.worker, limit, None);

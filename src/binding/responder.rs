@@ -79,7 +79,7 @@ impl Transport<'_> {
 
     /// The state of an HTTP/1.x answer that outlives this poll.
     #[inline]
-    pub fn kept(&self) -> Http1ResponseState {
+    pub fn http1_state(&self) -> Http1ResponseState {
         match self {
             Transport::Http1(http) => http.state,
             Transport::WebSocket(_) | Transport::Parts(_) => Http1ResponseState::default(),

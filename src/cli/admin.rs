@@ -88,7 +88,7 @@ pub fn perform(
 /// The address of an `--admin` listener.
 struct AdminAddress {
     /// The address as given.
-    text: String,
+    address: String,
     url: String,
     origin: HttpOrigin,
     /// The path of the Unix socket; `None`: the address is a URL.
@@ -97,35 +97,36 @@ struct AdminAddress {
 
 impl std::fmt::Display for AdminAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.address)
     }
 }
 
 impl AdminAddress {
     fn of(flags: &ArgMatches) -> Result<AdminAddress, CommandFailure> {
         let flag = flags.get_many::<String>("admin").into_iter().flatten().next_back().cloned();
-        let text = flag.or_else(|| env::var(VARIABLE).ok()).filter(|text| !text.is_empty());
-        let text = text.ok_or_else(|| {
+        let address =
+            flag.or_else(|| env::var(VARIABLE).ok()).filter(|address| !address.is_empty());
+        let address = address.ok_or_else(|| {
             let line = format!(
                 "missing the server's address: --admin ADDR, --admin unix:PATH, or {VARIABLE}"
             );
             CommandFailure::usage(line).hint("use the address given to peregrine serve --admin")
         })?;
-        let unix = text.strip_prefix("unix:").map(str::to_owned);
-        let has_scheme = text.starts_with("http://") || text.starts_with("https://");
+        let unix = address.strip_prefix("unix:").map(str::to_owned);
+        let has_scheme = address.starts_with("http://") || address.starts_with("https://");
         let url = match (&unix, has_scheme) {
             (Some(_), _) => "http://localhost/".to_owned(),
-            (None, true) => format!("{}/", text.trim_end_matches('/')),
-            (None, false) => format!("http://{}/", text.trim_end_matches('/')),
+            (None, true) => format!("{}/", address.trim_end_matches('/')),
+            (None, false) => format!("http://{}/", address.trim_end_matches('/')),
         };
         match HttpOrigin::parse(&url) {
             Ok(parsed) if parsed.path == "/" => {
-                Ok(AdminAddress { text, url, origin: parsed.origin, unix })
+                Ok(AdminAddress { address, url, origin: parsed.origin, unix })
             }
             Ok(_) => Err(CommandFailure::usage(format!(
-                "--admin {text}: the address must not have a path"
+                "--admin {address}: the address must not have a path"
             ))),
-            Err(error) => Err(CommandFailure::usage(format!("--admin {text}: {error}"))),
+            Err(error) => Err(CommandFailure::usage(format!("--admin {address}: {error}"))),
         }
     }
 

@@ -313,22 +313,22 @@ impl ClientBuilder {
         card_url: Option<HttpUrl>,
     ) -> Result<Client<T>, ClientError> {
         let card = Arc::new(card);
-        let cached = card_url.map(|url| KnownCard::at(url, Arc::clone(&card)));
-        self.connect(transport, card, cached)
+        let known_card = card_url.map(|url| KnownCard::at(url, Arc::clone(&card)));
+        self.connect(transport, card, known_card)
     }
 
-    /// `cached`: the same card with its URL, if it has one.
+    /// `known_card`: the same card with its URL, if it has one.
     fn connect<T: Transport>(
         self,
         transport: T,
         card: Arc<AgentCard>,
-        cached: Option<KnownCard>,
+        known_card: Option<KnownCard>,
     ) -> Result<Client<T>, ClientError> {
         check_signed(&card, self.card_keys.as_ref())?;
-        let card_url = cached.as_ref().map(|cached| &cached.url);
+        let card_url = known_card.as_ref().map(|known_card| &known_card.url);
         let mut interfaces = choose_all(&card, card_url, &self.wants)?;
         // A host that redirects from the named origin must not decide where credentials are sent.
-        let is_elsewhere = cached.as_ref().is_some_and(|cached| cached.is_elsewhere);
+        let is_elsewhere = known_card.as_ref().is_some_and(|known_card| known_card.is_elsewhere);
         interfaces.iter_mut().for_each(|one| one.is_card_origin &= !is_elsewhere);
         let endpoint = self.endpoint(&card, interfaces[0].clone());
         let stash = Stash::new(self.limits.clone(), self.options.is_strict);
@@ -340,7 +340,7 @@ impl ClientBuilder {
             endpoint: RwLock::new(Arc::new(endpoint)),
             interfaces,
             card: RwLock::new(card),
-            cached_card: Mutex::new(cached),
+            cached_card: Mutex::new(known_card),
             tokens: self.tokens.clone().unwrap_or_default(),
             // The cached card has been used or discarded.
             built: ClientBuilder { cached_card: None, ..self },

@@ -376,12 +376,12 @@ impl<T: Transport> SharedClient<T> {
     /// `error`, if there is no such endpoint.
     pub(super) fn change_endpoint(
         &self,
-        current: &AgentEndpoint,
+        previous: &AgentEndpoint,
         error: ClientError,
         search: &mut InterfaceSearch,
     ) -> Result<Arc<AgentEndpoint>, ClientError> {
-        if let Some(next) = self.next_interface(current, &error, search) {
-            let origin = &current.interface.url.origin;
+        if let Some(next) = self.next_interface(previous, &error, search) {
+            let origin = &previous.interface.url.origin;
             let interfaces = self.interfaces.iter().take(u64::BITS as usize).enumerate();
             let failed = interfaces.filter(|(_, one)| one.url.origin == *origin);
             search.failed |= failed.fold(0, |failed, (at, _)| failed | 1 << at);
@@ -395,7 +395,7 @@ impl<T: Transport> SharedClient<T> {
         if search.has_changed_version {
             return Err(error);
         }
-        let other = self.change_version(current, error)?;
+        let other = self.change_version(previous, error)?;
         search.has_changed_version = true;
         Ok(other)
     }
@@ -407,14 +407,14 @@ impl<T: Transport> SharedClient<T> {
     #[cold]
     pub(super) fn next_interface(
         &self,
-        current: &AgentEndpoint,
+        previous: &AgentEndpoint,
         error: &ClientError,
         search: &InterfaceSearch,
     ) -> Option<Arc<AgentEndpoint>> {
         if search.is_over || !error.is_unconnected() {
             return None;
         }
-        let failed = &current.interface.url.origin;
+        let failed = &previous.interface.url.origin;
         let needs_tls = search.needs_tls || failed.is_secure();
         let is_new = |(at, one): &(usize, &ChosenInterface)| {
             let has_failed = one.url.origin == *failed || search.failed & 1 << at != 0;
@@ -441,7 +441,7 @@ impl<T: Transport> SharedClient<T> {
     /// `error`, if it is not `VersionNotSupported`, or names no version at or above the floor.
     fn change_version(
         &self,
-        current: &AgentEndpoint,
+        previous: &AgentEndpoint,
         error: ClientError,
     ) -> Result<Arc<AgentEndpoint>, ClientError> {
         if error.fault_kind() != Some(FaultKind::VersionNotSupported) {
@@ -451,11 +451,11 @@ impl<T: Transport> SharedClient<T> {
         let named = fault
             .into_iter()
             .flat_map(|fault| [fault.message.as_str(), fault.data.as_deref().unwrap_or_default()]);
-        let next = next_version(current.interface.version, named, &self.built.wants)
+        let next = next_version(previous.interface.version, named, &self.built.wants)
             .ok()
             .and_then(|version| Some((version, version.generation()?)));
         let Some((version, generation)) = next else { return Err(error) };
-        let interface = ChosenInterface { version, generation, ..current.interface.clone() };
+        let interface = ChosenInterface { version, generation, ..previous.interface.clone() };
         let endpoint = Arc::new(self.built.endpoint(&self.card(), interface));
         self.use_endpoint(&endpoint);
         Ok(endpoint)

@@ -214,12 +214,12 @@ fn wrapper(kind: &CardSchemeKind) -> &'static str {
 
 /// The security of an agent, and the requirements of a skill, as ProtoJSON, for gRPC.
 ///
-/// `requirements` is the name of the member with the requirements, which differs in 0.3; its
+/// `requirements_key` is the name of the member with the requirements, which differs in 0.3; its
 /// content is that of 1.0 in both.
 pub fn proto_json(
     schemes: &[CardScheme],
-    required: &[CardRequirement],
-    requirements: &str,
+    requirements: &[CardRequirement],
+    requirements_key: &str,
 ) -> Vec<u8> {
     let mut json = CardWriter(vec![b'{']);
     if !schemes.is_empty() {
@@ -231,9 +231,9 @@ pub fn proto_json(
         }
         json.close(b'}');
     }
-    if !required.is_empty() {
-        json.open(requirements, b'[');
-        for requirement in required {
+    if !requirements.is_empty() {
+        json.open(requirements_key, b'[');
+        for requirement in requirements {
             json.requirement_v1(requirement);
         }
         json.close(b']');

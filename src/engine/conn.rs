@@ -196,7 +196,7 @@ impl Conn {
             (admitting_ms, self.state) = (Some(since_ms), FRESH);
         }
         let mut progress = loop {
-            let rest = input.behind(consumed);
+            let rest = input.tail(consumed);
             let step = match &mut self.state {
                 State::Reading { .. } => self.reading(cx, rest, eof, admitting_ms.take()),
                 // The client has disconnected before any answer was sent.

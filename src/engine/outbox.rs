@@ -144,7 +144,7 @@ impl CoreOutbox {
     /// Resumes deferred webhooks if no large request is in flight; otherwise the end of that
     /// request resumes them. Webhooks that were resumed before may have been deleted since, or may
     /// wait for their hosts.
-    fn has_brought_back(&self, webhooks: &Webhooks) -> bool {
+    fn has_resumed_deferred(&self, webhooks: &Webhooks) -> bool {
         let mut large = self.large();
         large.is_idle() && webhooks.resume_deferred(&mut large) > 0
     }
@@ -291,7 +291,7 @@ impl Outbox for CoreOutbox {
         loop {
             let post = match webhooks.next(now, wake) {
                 NextPost::Post(post) => post,
-                _ if self.has_brought_back(webhooks) => continue,
+                _ if self.has_resumed_deferred(webhooks) => continue,
                 NextPost::At(due_ms) => return NextRequest::At(due_ms),
                 NextPost::Never => return NextRequest::Never,
             };

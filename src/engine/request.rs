@@ -150,7 +150,7 @@ pub(super) fn handle<'x>(
     cx.note_page(head);
     let mut session = None;
     let handled = binding::http::handle(&mut cx, head, decode, body, Some(&mut session));
-    let (retained, record) = (cx.writer.responder.kept(), cx.writer.record);
+    let (retained, record) = (cx.writer.responder.http1_state(), cx.writer.record);
     Http1Handled { handled, session, retained, record }
 }
 

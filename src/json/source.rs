@@ -48,7 +48,7 @@ impl<'s> Source<'s> {
     /// # Panics
     /// When `start` is beyond the end.
     #[inline]
-    pub fn behind(&mut self, start: usize) -> Source<'_> {
+    pub fn tail(&mut self, start: usize) -> Source<'_> {
         Source(match &mut self.0 {
             SourceBytes::Shared(bytes) => SourceBytes::Shared(&bytes[start..]),
             SourceBytes::Roomy(buffer, length) => {

@@ -31,8 +31,8 @@ const LIMITS: TaskLimits = TaskLimits {
 /// use peregrine::model::{Generation, MessageBuf, PartsBuf, TaskBuf, TaskState};
 ///
 /// let mut task = TaskBuf::new("task-1", "conversation-1", Generation::V1)?;
-/// let said = MessageBuf::agent(&PartsBuf::new().text("done")).id("message-1");
-/// task.status(TaskState::Completed, 1_790_000_000_000, Some(&said))?;
+/// let message = MessageBuf::agent(&PartsBuf::new().text("done")).id("message-1");
+/// task.status(TaskState::Completed, 1_790_000_000_000, Some(&message))?;
 /// assert_eq!(task.view().status().state, TaskState::Completed);
 /// # Ok::<(), peregrine::model::Refusal>(())
 /// ```

@@ -71,8 +71,8 @@ pub(super) fn answer(
         (LetterPath::All, Get) => list(webhooks, out),
         (LetterPath::All, Delete) => count(out, &[("dropped", webhooks.drop_all_dead())]),
         (LetterPath::ReplayAll, Post) => {
-            let (resumed, missing) = webhooks.replay_all(now_ms);
-            count(out, &[("replayed", resumed), ("gone", missing)])
+            let (resumed, remaining) = webhooks.replay_all(now_ms);
+            count(out, &[("replayed", resumed), ("gone", remaining)])
         }
         (LetterPath::One(number), Get) => match webhooks.dead_letter(number) {
             Some(letter) => {

@@ -131,7 +131,7 @@ impl CallObserver for Observers {
         report::peer_slowed(address);
     }
 
-    fn caller_authenticated(&self, worker: usize, outcome: AuthOutcome) {
+    fn caller_checked(&self, worker: usize, outcome: AuthOutcome) {
         if let Some(metrics) = &self.metrics {
             metrics.count_caller(worker, outcome);
         }

@@ -97,17 +97,17 @@ impl UpstreamCard {
     }
 
     /// Stores a card; `fresh_ms` is the lifetime from its server, or 0 without a lifetime.
-    fn put(&self, cached: KnownCard, fresh_ms: u64) -> CardRevision {
+    fn put(&self, found: KnownCard, fresh_ms: u64) -> CardRevision {
         let every_ms = match fresh_ms {
             0 => UPSTREAM_CARD_MS,
             fresh_ms => fresh_ms.max(UPSTREAM_CARD_MS_MIN),
         };
         let mut state = self.lock();
         state.due = self.after(every_ms);
-        let json = cached.card().raw_json();
+        let json = found.card().raw_json();
         let same = state.last.as_ref().filter(|last| last.cached.card().raw_json() == json);
         let number = same.map_or_else(|| self.revision() + 1, |same| same.number);
-        let last = CardRevision { number, cached };
+        let last = CardRevision { number, cached: found };
         state.last = Some(last.clone());
         self.revision.store(number, Ordering::Release);
         last

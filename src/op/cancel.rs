@@ -162,8 +162,8 @@ impl Core {
 }
 
 /// Rejects the decision of a program if the task was handed to a later program.
-fn check_incarnation(edit: &Edit<'_>, requested: u32) -> Result<(), Fault> {
-    match edit.incarnation() > requested && !edit.task().state().is_terminal() {
+fn check_incarnation(edit: &Edit<'_>, incarnation: u32) -> Result<(), Fault> {
+    match edit.incarnation() > incarnation && !edit.task().state().is_terminal() {
         true => Err(Fault::because(FaultKind::TaskNotCancelable, REPLACED)),
         false => Ok(()),
     }

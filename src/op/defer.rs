@@ -21,7 +21,7 @@ use crate::{
     permits::Permit,
     service::{
         AgentIndex, CallCx, Cursor, Handle, LateAnswer, LateCall, Now, RunningShare, Scope,
-        quota::DeferredCallPermit,
+        quota::CallerDeferredPermit,
     },
     store::{HeldBytes, Refused, ReservedBuf, TaskKey},
 };
@@ -63,7 +63,7 @@ pub(super) struct AnswerCharge {
 pub(super) struct DeferredPermit {
     _permit: Permit,
     /// A permit of the caller's account, unless another limit bounds its deferred calls.
-    _of_caller: Option<DeferredCallPermit>,
+    _of_caller: Option<CallerDeferredPermit>,
 }
 
 impl DeferredPermit {
@@ -82,9 +82,12 @@ impl DeferredPermit {
 }
 
 /// A permit of the caller's account; `None`: the share has no account.
-fn account_permit(share: &RunningShare, bytes: usize) -> Result<Option<DeferredCallPermit>, Fault> {
+fn account_permit(
+    share: &RunningShare,
+    bytes: usize,
+) -> Result<Option<CallerDeferredPermit>, Fault> {
     let Some(account) = &share.account else { return Ok(None) };
-    let permit = DeferredCallPermit::take(account, share).ok_or_else(|| {
+    let permit = CallerDeferredPermit::take(account, share).ok_or_else(|| {
         let most = share.most;
         let reason = "the caller has too many calls waiting for agents";
         let detail = format!("{reason} ({most}); retry when one has been answered");

@@ -61,8 +61,8 @@ impl TurnCall {
     /// The server or the agent has rejected the call.
     #[inline(always)]
     pub fn end(&mut self, ending: &Ending) -> Result<(bool, CallLink), Fault> {
-        let is_decided = matches!(ending, Ending::Refused(_) | Ending::Deferred);
-        if is_decided || self.refused.is_some() || self.link.is_some() {
+        let is_refused_or_deferred = matches!(ending, Ending::Refused(_) | Ending::Deferred);
+        if is_refused_or_deferred || self.refused.is_some() || self.link.is_some() {
             return self.end_linked(ending);
         }
         Ok((false, CallLink::default()))

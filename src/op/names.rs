@@ -15,7 +15,7 @@ use crate::service::AgentIndex;
 pub(super) struct Names {
     slots: Box<[OnceLock<NameEntry>]>,
     hash: SipHasher13,
-    /// By index: true if the agent is gone and only its name remains.
+    /// By index: true if the agent is gone and its name can be used again.
     freed: Box<[AtomicBool]>,
     /// The number of names.
     count: AtomicU16,
@@ -73,12 +73,12 @@ impl Names {
         self.freed.len() - usize::from(self.count.load(Ordering::Relaxed))
     }
 
-    /// True if the agent is gone and only its name remains.
+    /// True if the agent is gone and its name can be used again.
     pub fn is_freed(&self, index: AgentIndex) -> bool {
         self.freed.get(usize::from(index.0)).is_some_and(|freed| freed.load(Ordering::Relaxed))
     }
 
-    /// Sets whether the agent is gone and only its name remains.
+    /// Sets whether the agent is gone and its name can be used again.
     pub fn set_freed(&self, index: AgentIndex, is_freed: bool) {
         if let Some(freed) = self.freed.get(usize::from(index.0)) {
             freed.store(is_freed, Ordering::Relaxed);

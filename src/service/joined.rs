@@ -53,7 +53,7 @@ impl JoinedCalls {
     /// answered, or all callers have disconnected.
     pub(crate) fn join(&self, charge: Charge) -> Option<CallLink> {
         let mut joined = self.lock();
-        if joined.is_answered || joined.calls.iter().all(|call| call.has_left()) {
+        if joined.is_answered || joined.calls.iter().all(|call| call.has_disconnected()) {
             return None;
         }
         if joined.calls.len() == joined.calls.capacity() {
@@ -79,7 +79,7 @@ impl JoinedCalls {
 
     /// True when all callers have disconnected without their answer.
     pub fn all_disconnected(&self) -> bool {
-        self.lock().calls.iter().all(|call| call.has_left())
+        self.lock().calls.iter().all(|call| call.has_disconnected())
     }
 
     /// The callers that still want the decision.
@@ -88,7 +88,7 @@ impl JoinedCalls {
         for call in &self.lock().calls {
             if call.is_answered() {
                 wanted_by = WantedBy::Silent;
-            } else if !call.has_left() {
+            } else if !call.has_disconnected() {
                 return WantedBy::Caller(Arc::clone(call));
             }
         }
@@ -97,7 +97,7 @@ impl JoinedCalls {
 
     /// Ready when no caller waits for the answer any more; otherwise registers `wake`. True: a
     /// silent caller still wants the decision.
-    pub(crate) fn poll_disconnected(&self, watched: &mut WatchedCall, wake: &Waker) -> Poll<bool> {
+    pub(crate) fn poll_unawaited(&self, watched: &mut WatchedCall, wake: &Waker) -> Poll<bool> {
         loop {
             let WatchedCall { call, waiter } = watched;
             if let Some(call) = call
@@ -121,7 +121,7 @@ impl Joined {
         let mut has_silent = false;
         self.calls.retain(|call| match call.is_answered() {
             true => !std::mem::replace(&mut has_silent, true),
-            false => !call.has_left(),
+            false => !call.has_disconnected(),
         });
     }
 }
@@ -171,16 +171,16 @@ mod tests {
         let (first, calls) = JoinedCalls::first();
         let second = join(&calls).unwrap();
         let mut watched = WatchedCall::default();
-        let mut is_disconnected = || {
-            let polled = calls.poll_disconnected(&mut watched, Waker::noop());
+        let mut is_unawaited = || {
+            let polled = calls.poll_unawaited(&mut watched, Waker::noop());
             assert_eq!(polled == Poll::Ready(false), calls.all_disconnected());
             polled.is_ready()
         };
-        assert!(!is_disconnected());
+        assert!(!is_unawaited());
         drop(first);
-        assert!(!is_disconnected());
+        assert!(!is_unawaited());
         drop(second);
-        assert!(is_disconnected());
+        assert!(is_unawaited());
         assert!(join(&calls).is_none());
     }
 
@@ -216,18 +216,18 @@ mod tests {
         let (mut first, calls) = JoinedCalls::first();
         let (mut watched, woken) = (WatchedCall::default(), Arc::new(Woken::default()));
         let wake = Waker::from(Arc::clone(&woken));
-        assert_eq!(calls.poll_disconnected(&mut watched, &wake), Poll::Pending);
+        assert_eq!(calls.poll_unawaited(&mut watched, &wake), Poll::Pending);
         first.finish();
         assert!(woken.0.load(Relaxed));
-        assert_eq!(calls.poll_disconnected(&mut watched, &wake), Poll::Ready(true));
+        assert_eq!(calls.poll_unawaited(&mut watched, &wake), Poll::Ready(true));
         assert!(matches!(calls.wanted_by(), WantedBy::Silent) && !calls.all_disconnected());
         // Another waiting caller is watched instead.
         let second = join(&calls).unwrap();
-        assert_eq!(calls.poll_disconnected(&mut watched, &wake), Poll::Pending);
+        assert_eq!(calls.poll_unawaited(&mut watched, &wake), Poll::Pending);
         drop(second);
-        assert_eq!(calls.poll_disconnected(&mut watched, &wake), Poll::Ready(true));
+        assert_eq!(calls.poll_unawaited(&mut watched, &wake), Poll::Ready(true));
         calls.answer(fault);
-        assert_eq!(calls.poll_disconnected(&mut watched, &wake), Poll::Ready(false));
+        assert_eq!(calls.poll_unawaited(&mut watched, &wake), Poll::Ready(false));
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
                 while round_of_other.load(Relaxed) <= round {
                     std::thread::yield_now();
                 }
-                let polled = calls.poll_disconnected(&mut watched, &wake);
+                let polled = calls.poll_unawaited(&mut watched, &wake);
                 while !matches!(calls.wanted_by(), WantedBy::Silent) {
                     std::thread::yield_now();
                 }

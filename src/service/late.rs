@@ -221,7 +221,7 @@ impl LateCall {
     }
 
     /// True when the caller has disconnected without its answer.
-    pub fn has_left(&self) -> bool {
+    pub fn has_disconnected(&self) -> bool {
         matches!(self.lock().stage, CallStage::Disconnected { .. })
     }
 
@@ -314,7 +314,7 @@ mod tests {
         assert!(matches!(link.poll(Waker::noop()), Poll::Ready(LateAnswer::Fault(_))));
         assert!(link.poll(Waker::noop()).is_pending() && !link.is_late());
         drop(link);
-        assert!(!call.has_left());
+        assert!(!call.has_disconnected());
     }
 
     #[test]
@@ -324,14 +324,15 @@ mod tests {
             assert!(call.poll_disconnected(&mut waiter, Waker::noop()).is_pending());
             drop(link);
             assert!(
-                call.has_left() && call.poll_disconnected(&mut waiter, Waker::noop()).is_ready()
+                call.has_disconnected()
+                    && call.poll_disconnected(&mut waiter, Waker::noop()).is_ready()
             );
             call.answer(fault());
         }
         let (mut link, call) = CallLink::of_task();
         link.finish();
         drop(link);
-        assert!(!call.has_left());
+        assert!(!call.has_disconnected());
     }
 
     #[test]
@@ -348,7 +349,7 @@ mod tests {
         let (link, call) = CallLink::late();
         call.answer(LateAnswer::Wait { handle: Handle::default(), after: 0 });
         drop(link);
-        assert!(!is_vain(&call) && call.has_left());
+        assert!(!is_vain(&call) && call.has_disconnected());
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub trait CallObserver: Send + Sync {
 
     /// Called with the result of authentication, if callers are authenticated: once for each
     /// request that may be a call, and for each refused request.
-    fn caller_authenticated(&self, _worker: usize, _outcome: AuthOutcome) {}
+    fn caller_checked(&self, _worker: usize, _outcome: AuthOutcome) {}
 }
 
 /// The binding of a call.
@@ -287,10 +287,10 @@ pub struct StreamRecord {
     pub first_event_ns: Option<u64>,
     /// The number of written events.
     pub events: u64,
-    /// The largest value of `behind`.
+    /// The largest value of `lag`.
     pub lag_max: u64,
     /// The number of events written since the stream had last caught up with its task.
-    pub behind: u64,
+    pub lag: u64,
     /// True: the subscriber resumed, and named the last event that it had received.
     pub resumed: bool,
 }
@@ -302,10 +302,10 @@ impl StreamRecord {
             self.first_event_ns.get_or_insert_with(clock);
         }
         self.events += events;
-        self.behind += events;
-        self.lag_max = self.lag_max.max(self.behind);
+        self.lag += events;
+        self.lag_max = self.lag_max.max(self.lag);
         if has_all {
-            self.behind = 0;
+            self.lag = 0;
         }
     }
 }
@@ -444,7 +444,7 @@ mod tests {
         for (events, has_all) in [(0, true), (2, false), (3, false), (1, true), (4, true)] {
             stream.wrote(events, has_all, || 7);
         }
-        assert_eq!((stream.events, stream.lag_max, stream.behind), (10, 6, 0));
+        assert_eq!((stream.events, stream.lag_max, stream.lag), (10, 6, 0));
         assert_eq!(stream.first_event_ns, Some(7));
     }
 

@@ -20,7 +20,7 @@ use crate::{
 };
 
 pub(crate) use running::TenantPermits;
-pub use running::{DeferredCallPermit, RunningBytes, RunningPermit, RunningShare};
+pub use running::{CallerDeferredPermit, RunningBytes, RunningPermit, RunningShare};
 
 /// The unit of time of rates, in ns.
 const MINUTE_NS: u64 = 60_000_000_000;

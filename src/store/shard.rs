@@ -339,13 +339,13 @@ impl Shard {
         let scope_bytes = self.scopes.leave(scope);
         self.leave(index);
         self.end_waits(index, wakes);
-        let private_bytes = self.slab[index].private_heap_bytes();
+        let private_heap_bytes = self.slab[index].private_heap_bytes();
         let watch = self.slab[index].watch.take();
         let task = door.evict(slot_at, &mut self.slab);
         let is_chosen = self.slab[index].is_chosen;
         let slots = self.slab.release(index);
         self.survivors.evicted(&mut self.slab, stamp);
-        let task_bytes = task.as_ref().map_or(0, Task::heap_bytes) + private_bytes;
+        let task_bytes = task.as_ref().map_or(0, Task::heap_bytes) + private_heap_bytes;
         let of_owner = if scope.owner == OwnerIndex(0) { 0 } else { scope_bytes };
         self.charged.leave(charge, task_bytes + of_owner, charges);
         let chosen = task.as_ref().filter(|_| is_chosen).map(|task| (scope, task.id().into()));

@@ -86,7 +86,7 @@ impl Server {
         Server::client_at(&self.endpoint, variant, approach)
     }
 
-    /// The same, of a server at this place.
+    /// The same, of a server at this endpoint.
     pub fn client_at(endpoint: &Endpoint, variant: Variant, approach: &Approach) -> Client {
         let generation = variant.generation;
         let http = || -> Box<dyn Http> {

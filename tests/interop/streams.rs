@@ -242,14 +242,14 @@ fn a_resumption_after_eviction_sends_the_task_first() {
         // Submitted, two hundred times an artifact, working.
         let last = 202;
         let mut within = client.subscribe_after(&target, Some((last - 10, By::Field))).unwrap();
-        let mut evicted = client.subscribe_after(&target, Some((1, By::Field))).unwrap();
-        let snapshot = evicted.expect();
+        let mut outside = client.subscribe_after(&target, Some((1, By::Field))).unwrap();
+        let snapshot = outside.expect();
         assert_eq!(snapshot.seq, Some(last));
         assert!(matches!(snapshot.event, Event::Task(task) if task.state == "working"));
         let missed: Vec<_> = (0..10).map(|_| within.expect().seq).collect();
         assert_eq!(missed, (last - 9..=last).map(Some).collect::<Vec<_>>());
         observer.send(&text_spec("end").to(&task)).expect("an answer");
-        for stream in [within, evicted] {
+        for stream in [within, outside] {
             let [Numbered { seq, event: Event::Status { state, .. } }] = &stream.rest()[..] else {
                 panic!("one event more");
             };

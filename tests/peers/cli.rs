@@ -171,8 +171,8 @@ fn cli_error_suggests_version_flag_for_0_3_agent() {
         let error = user.failure(&words, "VersionNotSupportedError", 1);
         let text = format!("{} {}", error["message"], error["hint"]);
         assert!(text.contains("--a2a-version 0.3"), "{error}");
-        let text = user.run(&words);
-        assert_eq!((text.code, text.out.as_str()), (Some(1), ""), "{text:?}");
-        assert!(text.err.contains("--a2a-version 0.3"), "{text:?}");
+        let output = user.run(&words);
+        assert_eq!((output.code, output.out.as_str()), (Some(1), ""), "{output:?}");
+        assert!(output.err.contains("--a2a-version 0.3"), "{output:?}");
     }
 }

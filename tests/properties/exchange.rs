@@ -371,7 +371,11 @@ proptest! {
         }
         if answer.status == 431 && expected.status == 400 {
             // HTTP/1.1 looks for control bytes before it knows the size of a head.
-            prop_assert!(expected.content.contains("control byte"), "{:?}", expected);
+            let is_control = |byte: u8| byte.is_ascii_control() && byte != b'\t';
+            let has_control = spec.fields.iter().any(|(_, value)| value.bytes().any(is_control));
+            // The answer to HEAD has no content that gives the reason.
+            let is_reason = spec.method == "HEAD" || expected.content.contains("control byte");
+            prop_assert!(has_control && is_reason, "{:?}", expected);
         } else {
             prop_assert_eq!(answer, expected);
         }

@@ -92,20 +92,20 @@ pub fn heads_parse_like_the_simple_reader(bytes: &[u8]) {
 /// One cache reads `heads`, cut at `cut` and whole, then all of them again, and once more byte by
 /// byte; each time the result must be that of a fresh reader.
 pub fn cached_heads_parse_like_fresh_ones(heads: &[Vec<u8>], cut: usize) {
-    for (limits, has_known_hosts) in [(LIMITS, true), (SMALL, false)] {
+    for (limits, accepts_hosts) in [(LIMITS, true), (SMALL, false)] {
         let mut memo = HeadMemo::new(limits);
         for bytes in heads.iter().chain(heads) {
             let begun = &bytes[..cut.min(bytes.len())];
-            let scanned = same_as_fresh(&mut memo, &limits, begun, 0, has_known_hosts);
+            let scanned = same_as_fresh(&mut memo, &limits, begun, 0, accepts_hosts);
             for scanned in [scanned.unwrap_or(0), 0, 0] {
-                same_as_fresh(&mut memo, &limits, bytes, scanned, has_known_hosts);
+                same_as_fresh(&mut memo, &limits, bytes, scanned, accepts_hosts);
             }
         }
-        for bytes in heads.iter().filter(|_| has_known_hosts) {
+        for bytes in heads.iter().filter(|_| accepts_hosts) {
             let mut scanned = Some(0);
             for end in 0..=bytes.len() {
                 let Some(upto) = scanned else { break };
-                scanned = same_as_fresh(&mut memo, &limits, &bytes[..end], upto, has_known_hosts);
+                scanned = same_as_fresh(&mut memo, &limits, &bytes[..end], upto, accepts_hosts);
             }
         }
     }
@@ -118,9 +118,9 @@ fn same_as_fresh(
     limits: &HeadLimits,
     bytes: &[u8],
     scanned: usize,
-    has_known_hosts: bool,
+    accepts_hosts: bool,
 ) -> Option<usize> {
-    let is_accepted = |head: &Head<'_>| has_known_hosts && has_accepted_hosts(head);
+    let is_accepted = |head: &Head<'_>| accepts_hosts && has_accepted_hosts(head);
     let got = memo.read(bytes, scanned, |head, _| is_accepted(head));
     let fresh = match find_head(bytes, 0, limits) {
         Ok(Scan::Partial { scanned }) => {

@@ -53,7 +53,7 @@ class HelloWorld(AgentExecutor):
 
 
 class Streams(AgentExecutor):
-    """An executor that streams, and waits at marked points."""
+    """An executor that streams; the text "wait" makes it wait for a cancel."""
 
     def __init__(self) -> None:
         self.canceled = threading.Event()

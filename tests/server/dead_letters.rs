@@ -30,7 +30,7 @@ use crate::webhooks::receiver::{Receiver, responds};
 /// Where webhooks go.
 pub const HOOK: &str = "/hook?secret=1";
 
-/// A receiver that fails until the flag is cleared.
+/// A receiver that fails until the flag is set.
 pub fn failing() -> (Receiver, Arc<AtomicBool>) {
     let is_back = Arc::<AtomicBool>::default();
     let is_up = Arc::clone(&is_back);

@@ -687,7 +687,7 @@ fn grpc_message_of_3_mb_round_trips() {
 
 #[test]
 fn large_grpc_message_waits_for_a_parse_slot() {
-    let (agent, hear, go) = Holding::new();
+    let (agent, blocked, go) = Holding::new();
     let limits = Limits { large_bodies_max: 1, ..Limits::default() };
     let server = Server::new().limits(limits).agent(Profile::new("a", "b"), agent).workers(2);
     let rig = Rig(server.listen("127.0.0.1:0").start().unwrap());
@@ -696,7 +696,7 @@ fn large_grpc_message_waits_for_a_parse_slot() {
     thread::scope(|scope| {
         let first = say(&format!("hold{filler}"));
         let first = scope.spawn(|| run(async { rig.v1().await.send_message(first).await }));
-        hear.recv_timeout(Duration::from_secs(20)).unwrap();
+        blocked.recv_timeout(Duration::from_secs(20)).unwrap();
         run(async {
             // A connection of the other worker is answered.
             let mut client = loop {

@@ -212,7 +212,7 @@ fn connections_max() {
 
 #[test]
 fn large_bodies_max() {
-    let (agent, hear, go) = Holding::new();
+    let (agent, blocked, go) = Holding::new();
     let limits = Limits { large_bodies_max: 1, ..Limits::default() };
     let server = Server::new().limits(limits).allow_host("*").agent(Profile::new("a", "b"), agent);
     let running = server.workers(2).listen("127.0.0.1:0").start().unwrap();
@@ -238,7 +238,7 @@ fn large_bodies_max() {
     // The server handles a large body, which holds its worker.
     let mut first = connect();
     first.write_all(&post("/", &[], &call(&format!("hold{filler}")))).unwrap();
-    hear.recv_timeout(PATIENCE).unwrap();
+    blocked.recv_timeout(PATIENCE).unwrap();
     // Connections of the other worker are answered.
     let mut others = Vec::new();
     for _ in 0..64 {

@@ -81,10 +81,10 @@ pub fn handle(
         Err(refusal) => return refuse_call(cx, head, None, *refusal),
     };
     let is_send = matches!(method.op, Op::Send | Op::Stream);
-    if !is_send && is_envelope(cx, head, buffers, body.behind(0)) {
+    if !is_send && is_envelope(cx, head, buffers, body.tail(0)) {
         return enveloped(cx, &target, method.op, buffers, body);
     }
-    let fault = match decode(cx, head, &target, method, buffers, body.behind(0)) {
+    let fault = match decode(cx, head, &target, method, buffers, body.tail(0)) {
         // A call is large, so it is borrowed, not moved.
         Ok(ref call) => {
             let format = AnswerFormat {
@@ -104,7 +104,7 @@ pub fn handle(
     };
     // An envelope has no message and fails as params, so a send is checked for one only after a
     // fault.
-    if is_send && is_envelope(cx, head, buffers, body.behind(0)) {
+    if is_send && is_envelope(cx, head, buffers, body.tail(0)) {
         return enveloped(cx, &target, method.op, buffers, body);
     }
     refuse_call(cx, head, Some(method.op), plain(form, fault))
@@ -289,9 +289,9 @@ fn decode<'p>(
         let pairs = http::query::pairs(head.query().unwrap_or_default());
         pairs.flatten().for_each(|(name, _)| cx.note_filter(name));
     }
-    let has_no_body = body.bytes().is_empty() && matches!(op.params(), Params::Target(_));
+    let omits_optional_body = body.bytes().is_empty() && matches!(op.params(), Params::Target(_));
     let (text, is_optional) = match head.method() {
-        http::Method::Post if !has_no_body => (body, false),
+        http::Method::Post if !omits_optional_body => (body, false),
         _ if query::params(params, op, head.query())? => (Source::from(&*params), false),
         _ => (Source::from(&[][..]), true),
     };

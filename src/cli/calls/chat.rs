@@ -219,9 +219,9 @@ async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Resul
         if let Err(failure) = sent {
             // Without a stream the answer names the task; before the answer, only the command line
             // does.
-            let is_answered = on.task() != before
+            let has_new_state = on.task() != before
                 && on.task().is_some_and(|task| task.state != TaskState::Unspecified);
-            return Err(failed(failure, followed.task_id.is_empty() && !is_answered));
+            return Err(failed(failure, followed.task_id.is_empty() && !has_new_state));
         }
     } else if let Err(failure) = send::send(agent, on, &request).await {
         // The state is unspecified until an answer has arrived.

@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn parts_with_equal_names_get_distinct_names_quickly() {
-        // Trying each taken number would take hours for so many files.
+        // Trying each used number would take hours for so many files.
         let mut used = Default::default();
         let all = (0..200_000).map(|_| fresh("a.txt".to_owned(), &mut used));
         assert_eq!(all.last().unwrap(), "a-200000.txt");

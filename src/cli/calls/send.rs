@@ -173,7 +173,7 @@ pub async fn finish(
         return Ok(());
     }
     let history = on.flag_number::<u32>("history")?;
-    let lost_max = match (followed.has_lost, followed.has_collected()) {
+    let lost_max = match (followed.has_lost, followed.is_fully_collected()) {
         (true, _) => Duration::ZERO,
         (false, true) => wait::COLLECTED_LOST_MAX,
         (false, false) => wait::LOST_MAX,
@@ -181,7 +181,7 @@ pub async fn finish(
     let answer = match wait::poll(agent, on, &followed.task_id, lost_max).await {
         Ok(answer) => answer,
         // Some agents store no tasks, or have no operation to read them.
-        Err(failure) if followed.has_collected() => {
+        Err(failure) if followed.is_fully_collected() => {
             let (name, line) = (failure.code.name(), failure.message);
             warn(&format!(
                 "the task cannot be read ({name}: {line}); the content of its stream is shown"

@@ -211,7 +211,7 @@ impl FollowedStream {
     }
 
     /// Whether the collected task is complete, and has ended or needs input from its client.
-    pub fn has_collected(&self) -> bool {
+    pub fn is_fully_collected(&self) -> bool {
         self.is_settled && !self.is_incomplete && self.collected.is_some()
     }
 

@@ -112,7 +112,7 @@ pub fn load<'s>(
     Ok(agents)
 }
 
-/// Gives agents without a configured name a number (`-2` and so on) if their names are taken.
+/// Gives agents without a configured name a number (`-2` and so on) if their names are in use.
 fn number_names(specs: &[AgentSpec], agents: &mut [Loaded]) {
     let mut used: HashSet<String> = specs.iter().filter_map(|spec| spec.name.clone()).collect();
     for (_, loaded) in specs.iter().zip(agents).filter(|(spec, _)| spec.name.is_none()) {

@@ -19,7 +19,7 @@ const GLANCE: [&str; 6] = [
 /// The facts that the banner shows.
 pub struct Banner {
     /// The paths of agents and mounts.
-    pub paths: ServedPaths,
+    pub served_paths: ServedPaths,
     /// The connections that the configuration allows.
     pub connections_max: usize,
     /// Whether webhooks are enabled.
@@ -47,7 +47,7 @@ impl Banner {
         }
         let socket = running.paths().first().filter(|_| running.addrs().is_empty());
         let socket = socket.map(|path| path.trim_start_matches("unix:"));
-        text.push_str(&self.paths.lines(url, socket));
+        text.push_str(&self.served_paths.lines(url, socket));
         let _ = writeln!(text, "  push    {}", push(self.has_push, running.has_push()));
         if limits.connections_max < self.connections_max {
             let _ = writeln!(

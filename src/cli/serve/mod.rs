@@ -187,13 +187,13 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     let Serve { setup, listen, workers, anonymous, tls, shows_memory, admin, .. } = serve;
     let (logs, counts_calls, traces) = (serve.logs, serve.counts_calls, serve.traces);
     let requests_certificates = tls.as_ref().is_some_and(|files| files.client_ca.is_some());
-    let paths = ServedPaths::of(&setup, requests_certificates);
+    let served_paths = ServedPaths::of(&setup, requests_certificates);
     let (connections_max, is_extended) = (
         setup.limits.connections_max,
         setup.extended_card && callers.is_none() && !requests_certificates,
     );
     let has_push = setup.push.is_some();
-    let banner = Banner { paths, connections_max, has_push, shows_memory };
+    let banner = Banner { served_paths, connections_max, has_push, shows_memory };
     let mut server = Server::with(setup).workers(workers).logs(logs.level, logs.access);
     server = server.logged_principal(logs.principal);
     if counts_calls {

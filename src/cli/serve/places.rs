@@ -79,7 +79,8 @@ pub struct ServedPaths {
 }
 
 impl ServedPaths {
-    /// The paths of a setup and its agents; `requests_certificates`: clients need a certificate.
+    /// The paths of a setup and its agents; `requests_certificates`: the server requests
+    /// certificates from clients.
     pub fn of(setup: &Setup, requests_certificates: bool) -> ServedPaths {
         let names = setup.agents.iter().map(|(profile, _)| &profile.name);
         let mut rows: Vec<(String, String)> =

@@ -27,9 +27,9 @@ pub fn show(settings: &Settings, format: OutputFormat) -> String {
                 // Writing to a String never fails.
                 let _ = writeln!(text, "{}: {value} ({source})", setting.name);
             }
-            for (name, names, path) in stored(settings) {
-                let names = if names.is_empty() { "-".to_owned() } else { names.join(", ") };
-                let _ = writeln!(text, "{name}: {} ({})", one_line(&names), one_line(&path));
+            for (name, items, path) in stored(settings) {
+                let items = if items.is_empty() { "-".to_owned() } else { items.join(", ") };
+                let _ = writeln!(text, "{name}: {} ({})", one_line(&items), one_line(&path));
             }
             text
         }
@@ -45,8 +45,8 @@ pub fn show(settings: &Settings, format: OutputFormat) -> String {
                 (setting.name.to_owned(), content)
             };
             let mut rows: serde_json::Map<String, Value> = rows.map(row).collect();
-            for (name, names, path) in stored(settings) {
-                let content = json!({"value": names, "source": path, "variable": null});
+            for (name, items, path) in stored(settings) {
+                let content = json!({"value": items, "source": path, "variable": null});
                 rows.insert(name.to_owned(), content);
             }
             format!("{}\n", Value::Object(rows))

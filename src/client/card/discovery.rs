@@ -222,8 +222,8 @@ mod tests {
         let set_back = Now { mono_ms: 0, unix_ms: 0 };
         let card = CardFreshness::of(head(&[("cache-control", "max-age=60")]), NOW);
         assert!(!card.is_fresh(set_back));
-        let stored = CardFreshness::of(head(&[("cache-control", "no-store")]), NOW);
-        assert!(!stored.may_be_stored() && card.may_be_stored());
+        let no_store = CardFreshness::of(head(&[("cache-control", "no-store")]), NOW);
+        assert!(!no_store.may_be_stored() && card.may_be_stored());
     }
 
     #[test]
@@ -241,9 +241,9 @@ mod tests {
         let renewed = card.renewed(head(&[("cache-control", "max-age=5")]), later(9));
         assert_eq!(condition_fields(&renewed), both);
         assert!(renewed.is_fresh(later(10)));
-        let stored = CardFreshness::of(head(&[("cache-control", "no-store")]), NOW);
-        assert!(!stored.clone().renewed(head(&[]), NOW).may_be_stored());
-        assert!(stored.renewed(head(&[("cache-control", "max-age=5")]), NOW).may_be_stored());
+        let no_store = CardFreshness::of(head(&[("cache-control", "no-store")]), NOW);
+        assert!(!no_store.clone().renewed(head(&[]), NOW).may_be_stored());
+        assert!(no_store.renewed(head(&[("cache-control", "max-age=5")]), NOW).may_be_stored());
         // HTTP/2 would reject a request with such a field.
         for etag in ["a\u{1}b", "\"\u{e9}\"", "a\tb"] {
             let fields = [("etag", etag), ("last-modified", "")];

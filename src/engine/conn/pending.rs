@@ -22,7 +22,7 @@ impl Conn {
             pending.cut(&mut writer);
             polled = Poll::Ready(Handled::Answered);
         }
-        let (retained, record) = (writer.responder.kept(), writer.record);
+        let (retained, record) = (writer.responder.http1_state(), writer.record);
         cx.worker.shows(record);
         let Poll::Ready(handled) = polled else {
             // The head of a stream may have been sent.

@@ -27,7 +27,7 @@ impl Conn {
         let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
         let round = FollowCx { engine: cx.engine, now: cx.now, wake: cx.wake };
         let followed = follow(stream, round, &mut writer, room);
-        let (mut retained, record) = (writer.responder.kept(), writer.record);
+        let (mut retained, record) = (writer.responder.http1_state(), writer.record);
         cx.worker.shows(record);
         match followed {
             Followed::Full => Step::Full,

@@ -54,7 +54,7 @@ pub(super) struct Http1Exchange {
     input: Vec<u8>,
     start: usize,
     /// The head of the previous request, or of this one.
-    head: RequestHead,
+    request_head: RequestHead,
     /// The head of the request, and short content.
     output: Vec<u8>,
     /// Sent bytes of head and content.
@@ -88,12 +88,13 @@ impl Http1Exchange {
         proxy: FieldLines<'_>,
     ) -> Result<(), TransportError> {
         self.http1 = Http1Connection::default();
-        let (head, out) = (&mut self.head, &mut self.output);
+        let (request_head, out) = (&mut self.request_head, &mut self.output);
         let begun = if link.to_proxy && !proxy.is_empty() {
             let fields = FieldLinesBuf::of(&[request.fields, proxy]);
-            self.http1.begin(&HttpRequest { fields: fields.get(), ..*request }, true, head, out)
+            let request = HttpRequest { fields: fields.get(), ..*request };
+            self.http1.begin(&request, true, request_head, out)
         } else {
-            self.http1.begin(request, link.to_proxy, head, out)
+            self.http1.begin(request, link.to_proxy, request_head, out)
         };
         begun.map_err(|refused| TransportError::Io(refused.to_string()))?;
         if request.body.len() <= COPIED_BYTES_MAX {

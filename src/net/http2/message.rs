@@ -40,8 +40,8 @@ pub(super) enum NoMessage {
     End,
     /// The call ends with this status.
     Status(Status),
-    /// The call ends without a status: the peer has disconnected, or the buffers are full.
-    Closed,
+    /// The call ends without a status: the stream has failed, or the buffers are full.
+    Failed,
 }
 
 fn refuse<T>(code: Code, why: &str) -> Result<T, NoMessage> {
@@ -167,7 +167,7 @@ impl Messages {
             Piece::End => Ok(false),
             Piece::Slow => refuse(Code::Cancelled, "the message did not arrive in time"),
             Piece::Late => Err(NoMessage::Status(Status::late())),
-            Piece::Failed => Err(NoMessage::Closed),
+            Piece::Failed => Err(NoMessage::Failed),
         }
     }
 
@@ -218,7 +218,7 @@ impl Messages {
         }
         let before = std::mem::replace(&mut self.charged, held);
         let stays = self.shared.account.charge(before, held, self.shared.now_ms());
-        if stays { Ok(()) } else { Err(NoMessage::Closed) }
+        if stays { Ok(()) } else { Err(NoMessage::Failed) }
     }
 }
 

@@ -47,15 +47,15 @@ pub(super) struct ServiceCall {
 /// The permits of a stream: of all streams of these services, and of the streams of its peer.
 type StreamPermits = (Permit, Option<CallerPermit>);
 
-/// How a call ends: with a status, or because its client has disconnected.
+/// How a call ends: with a status, or without one because its stream has failed.
 enum End {
     Status(Status),
-    Closed,
+    Failed,
 }
 
 impl From<StreamFailed> for End {
     fn from(_: StreamFailed) -> End {
-        End::Closed
+        End::Failed
     }
 }
 
@@ -64,7 +64,7 @@ impl From<NoMessage> for End {
         match no_message {
             NoMessage::End => End::Status(Status::OK),
             NoMessage::Status(status) => End::Status(status),
-            NoMessage::Closed => End::Closed,
+            NoMessage::Failed => End::Failed,
         }
     }
 }
@@ -103,7 +103,7 @@ impl ServiceCall {
 
     /// Begins the answer.
     fn open(&mut self) -> Result<SendStream<Outgoing>, End> {
-        self.respond.send_response(initial(), false).map_err(|_| End::Closed)
+        self.respond.send_response(initial(), false).map_err(|_| End::Failed)
     }
 
     /// Ends a call that has sent nothing, with a trailers-only response.
@@ -173,7 +173,7 @@ impl ServiceCall {
             self.send(&mut stream, news, due_ms).await?;
             let status = poll_fn(|cx| {
                 if stream.poll_reset(cx).is_ready() {
-                    return Poll::Ready(Err(End::Closed));
+                    return Poll::Ready(Err(End::Failed));
                 }
                 let now = look();
                 if now != serving {
@@ -222,7 +222,7 @@ impl ServiceCall {
                 },
                 Err(NoMessage::End) => Status::OK,
                 Err(NoMessage::Status(status)) => status,
-                Err(NoMessage::Closed) => return Err(End::Closed),
+                Err(NoMessage::Failed) => return Err(End::Failed),
             };
             return end(&mut stream, &status);
         }
@@ -240,5 +240,5 @@ fn initial() -> Response<()> {
 
 /// Ends a stream.
 fn end(stream: &mut SendStream<Outgoing>, status: &Status) -> Result<(), End> {
-    stream.send_trailers(trailers(status.fields().get())).map_err(|_| End::Closed)
+    stream.send_trailers(trailers(status.fields().get())).map_err(|_| End::Failed)
 }

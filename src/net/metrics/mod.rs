@@ -255,7 +255,7 @@ mod tests {
             first_event_ns: Some(30_000),
             events: 7,
             lag_max: 5,
-            behind: 0,
+            lag: 0,
             resumed: true,
         };
         let record = CallRecord {

@@ -195,8 +195,8 @@ impl CallObserver for TracedObservers {
         self.others.peer_slowed(address);
     }
 
-    fn caller_authenticated(&self, worker: usize, outcome: AuthOutcome) {
-        self.others.caller_authenticated(worker, outcome);
+    fn caller_checked(&self, worker: usize, outcome: AuthOutcome) {
+        self.others.caller_checked(worker, outcome);
     }
 }
 

@@ -153,7 +153,7 @@ impl SendTable {
         let turn = *turn;
         let all = shard.joined.entry(turn).or_default();
         if all.len() == all.capacity() {
-            all.retain(|one| !one.call.has_left() && !one.call.is_answered());
+            all.retain(|one| !one.call.has_disconnected() && !one.call.is_answered());
             // Doubles the capacity, so that the scan is amortised.
             all.reserve(all.len().max(1));
         }

@@ -152,20 +152,27 @@ impl Drop for RunningPermit {
 /// A permit for a call for which an agent looks up a task or decides on a cancel, and the bytes of
 /// the call. Dropping it returns both.
 #[derive(Debug)]
-pub struct DeferredCallPermit {
+pub struct CallerDeferredPermit {
     account: Arc<CallerAccount>,
     bytes: usize,
 }
 
-impl DeferredCallPermit {
+impl CallerDeferredPermit {
     /// Takes a permit of a share on this account, without bytes; `None`: no permit is free.
-    pub fn take(account: &Arc<CallerAccount>, share: &RunningShare) -> Option<DeferredCallPermit> {
-        let take = || DeferredCallPermit { account: Arc::clone(account), bytes: 0 };
+    pub fn take(
+        account: &Arc<CallerAccount>,
+        share: &RunningShare,
+    ) -> Option<CallerDeferredPermit> {
+        let take = || CallerDeferredPermit { account: Arc::clone(account), bytes: 0 };
         take_one(&account.deferred, share.most).then(take)
     }
 
     /// The same permit with `bytes`; `None`: the share has too few bytes left.
-    pub fn with_bytes(mut self, bytes: usize, share: &RunningShare) -> Option<DeferredCallPermit> {
+    pub fn with_bytes(
+        mut self,
+        bytes: usize,
+        share: &RunningShare,
+    ) -> Option<CallerDeferredPermit> {
         let is_acquired = self.account.deferred_bytes.take(bytes, share.kib_max);
         is_acquired.then(|| {
             self.bytes += bytes;
@@ -174,7 +181,7 @@ impl DeferredCallPermit {
     }
 }
 
-impl Drop for DeferredCallPermit {
+impl Drop for CallerDeferredPermit {
     fn drop(&mut self) {
         self.account.deferred_bytes.give_back(self.bytes);
         self.account.deferred.fetch_sub(1, Relaxed);

@@ -36,9 +36,9 @@ fn webhooks_receive_failure_of_tasks_ended_by_drain() {
         "/hangs" => Does::Hangs,
         _ => responds("200 OK"),
     });
-    let path = std::env::temp_dir().join(format!("peregrine-ending-{}", std::process::id()));
+    let stderr_path = std::env::temp_dir().join(format!("peregrine-ending-{}", std::process::id()));
     let flags = ["--push-allow", "localhost", "--limit", "drain_ms=4000", "--workers", "2"];
-    let mut server = Binary::start_with(&flags, File::create(&path).unwrap().into());
+    let mut server = Binary::start_with(&flags, File::create(&stderr_path).unwrap().into());
     begin(&server, "hold:600000:2", &receiver.url("/long"));
     begin(&server, "hold:1000:2", &receiver.url("/short"));
     begin(&server, "hold:600000:2", &receiver.url("/hangs"));
@@ -47,10 +47,10 @@ fn webhooks_receive_failure_of_tasks_ended_by_drain() {
     assert_eq!(server.exit_code(), Some(0));
     assert_eq!(last_state(&receiver, "/long"), FAILED);
     assert_eq!(last_state(&receiver, "/short"), "TASK_STATE_COMPLETED");
-    let text = fs::read_to_string(&path).unwrap();
+    let text = fs::read_to_string(&stderr_path).unwrap();
     assert!(text.contains("2 unfinished tasks with webhooks failed"), "{text}");
     assert!(text.contains("drained; 0 unfinished tasks lost; 1 webhook did not receive"), "{text}");
-    fs::remove_file(path).unwrap();
+    fs::remove_file(stderr_path).unwrap();
 }
 
 /// A drain does not wait for tasks that only a client could continue.

@@ -28,12 +28,12 @@ const SECTIONS: &[&str] = &["tls", "logs", "push"];
 /// # Errors
 /// [`UsageError`].
 pub fn with_flags(root: &mut ConfigSection, flags: &ArgMatches) -> Result<(), UsageError> {
-    set_flags(root, flags)?;
+    set_from_flags(root, flags)?;
     for (at, key) in root.keys.iter().enumerate() {
         if let (Some(ConfigEntry::Section(section)), true) =
             (root.entries[at].as_mut(), SECTIONS.contains(&key.name))
         {
-            set_flags(section, flags)?;
+            set_from_flags(section, flags)?;
         }
     }
     for (flag, section, name, is_on) in SWITCHES {
@@ -54,7 +54,7 @@ pub fn with_flags(root: &mut ConfigSection, flags: &ArgMatches) -> Result<(), Us
     all(flags, "limit").try_for_each(|text| limit(root, text))
 }
 
-fn set_flags(section: &mut ConfigSection, flags: &ArgMatches) -> Result<(), UsageError> {
+fn set_from_flags(section: &mut ConfigSection, flags: &ArgMatches) -> Result<(), UsageError> {
     for key in section.keys.iter().filter(|key| !key.flag.is_empty()) {
         if let Some(value) = value(key, flags)? {
             let source = ConfigSource::Flag(key.flag);
