@@ -742,7 +742,7 @@ fn reload_replaces_callers_and_their_quotas() {
     // An empty list removes all callers.
     server.replace(&text("[auth]\napi_keys = []\n", 1));
     server.server.signal("-HUP");
-    eventually("nobody is known", || status(&server, "X-API-Key: abd") == 401);
+    eventually("the key is rejected", || status(&server, "X-API-Key: abd") == 401);
     server.replace(&text(&key("bob", abd, ""), 100_000));
     server.server.signal("-HUP");
     eventually("bob is known again", || status(&server, "X-API-Key: abd") == 200);

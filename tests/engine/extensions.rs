@@ -71,7 +71,7 @@ fn response_lists_server_extensions_active_for_the_caller() {
         reply.field("a2a-extensions").map(str::to_owned)
     };
     let mut open = Lab::echo();
-    assert_eq!(named(&mut open, "Bearer alice").as_deref(), Some(POLL), "nobody is known");
+    assert_eq!(named(&mut open, "Bearer alice").as_deref(), Some(POLL), "the caller is anonymous");
     let everybody = Setup { idempotency: Idempotency::Everybody, ..Setup::default() };
     let mut lab = Lab::new(Setup { agents: vec![echo()], ..everybody });
     let both = format!("{ONCE}, {POLL}");

@@ -244,7 +244,7 @@ fn refusal(kind: Kind, credential: Credential) -> (&'static str, String) {
 
 /// The number of a caller's tasks, in its own tenant.
 pub fn tasks(guarded: &Guarded, kind: Kind, credential: Credential) -> u64 {
-    let (endpoint, approach) = guarded.caller(kind, credential).expect("somebody who is known");
+    let (endpoint, approach) = guarded.caller(kind, credential).expect("an authenticated caller");
     let mut client = Server::client_at(&endpoint, OBSERVER, &approach);
     client.list(&Filter::default()).expect("a page").total
 }
@@ -255,12 +255,12 @@ fn try_versions(guarded: &Guarded) {
         for (generation, version) in [(V01, "0.1"), (V03, "0.2"), (V03, "0.3"), (V1, "1.0")] {
             let Door { variant, .. } = door("", Binding::JsonRpc, generation, carrier);
             let (endpoint, approach) =
-                guarded.caller(Kind::Key, Credential::Absent).expect("nobody");
+                guarded.caller(Kind::Key, Credential::Absent).expect("an anonymous caller");
             let spec = variant.form().send_params(&text_spec("done"));
             let version = Some((version, By::Field));
             let call = Call { version, ..Call::new(Op::Send, spec) };
             let mut client = Server::client_at(&endpoint, variant, &approach);
-            let fault = client.link.call(&call).expect_err("nobody is known");
+            let fault = client.link.call(&call).expect_err("the caller is anonymous");
             assert_fault(variant, Op::Send, "Unauthenticated", &fault);
         }
     }

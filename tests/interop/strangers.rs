@@ -94,7 +94,8 @@ fn untrusted_client_certificate_gets_no_answer() {
 fn websocket_subprotocol_can_carry_the_bearer_token() {
     let guarded = Guarded::start("access-page");
     let upgrade = |token: &str| {
-        let (_, approach) = guarded.caller(Kind::Key, Credential::Absent).expect("nobody");
+        let (_, approach) =
+            guarded.caller(Kind::Key, Credential::Absent).expect("an anonymous caller");
         let (_, from) = &approach.fields[0];
         let lines = format!(
             "X-Forwarded-For: {from}\r\nSec-WebSocket-Protocol: a2a, a2a.bearer.{token}\r\n"
@@ -132,7 +133,7 @@ fn valid_keys_pass_at_every_endpoint_after_wrong_keys() {
     let send = |door: Door, approach: &Approach| {
         door.call(&endpoint, approach, Call::new(Op::Send, door.params("often")), "")
     };
-    send(all[0], &valid).answer.expect("somebody who is known from elsewhere");
+    send(all[0], &valid).answer.expect("a caller authenticated elsewhere");
     for number in 0..10 {
         let wrong = from(Some(&format!("wrong-{number}")));
         assert_eq!(send(all[0], &wrong).reply.status, 401);

@@ -247,29 +247,17 @@ fn comments_contain_few_words_for_people() {
 
 #[test]
 fn no_parameter_is_a_tuple() {
-    let mut findings = Vec::new();
-    for file in TREE.files.iter().filter(|file| file.is_rust()) {
-        style::tuple_parameters(&file.name, &file.rust, &mut findings);
-    }
-    none(&findings);
+    check_rust(style::tuple_parameters);
 }
 
 #[test]
 fn identifiers_use_the_words_of_the_field() {
-    let mut findings = Vec::new();
-    for file in TREE.files.iter().filter(|file| file.is_rust()) {
-        style::identifiers_are_plain(&file.name, &file.rust, &mut findings);
-    }
-    none(&findings);
+    check_rust(style::identifiers_are_plain);
 }
 
 #[test]
 fn test_names_are_short_and_plain() {
-    let mut findings = Vec::new();
-    for file in TREE.files.iter().filter(|file| file.is_rust()) {
-        style::test_names_are_plain(&file.name, &file.rust, &mut findings);
-    }
-    none(&findings);
+    check_rust(style::test_names_are_plain);
 }
 
 #[test]
@@ -282,12 +270,7 @@ fn few_types_share_a_name() {
 
 #[test]
 fn code_has_no_unfinished_markers() {
-    let tree = &*TREE;
-    let mut findings = Vec::new();
-    for file in tree.files.iter().filter(|file| file.is_rust()) {
-        unfinished(&file.name, &file.rust, &mut findings);
-    }
-    none(&findings);
+    check_rust(unfinished);
 }
 
 #[test]
@@ -305,6 +288,15 @@ fn check_sources(rule: impl Fn(&File, &Rust, &mut Vec<Finding>)) {
     let mut findings = Vec::new();
     for file in tree.sources() {
         rule(file, &file.rust, &mut findings);
+    }
+    none(&findings);
+}
+
+/// Applies a rule to each file of Rust, in `src` or elsewhere.
+fn check_rust(rule: impl Fn(&str, &Rust, &mut Vec<Finding>)) {
+    let mut findings = Vec::new();
+    for file in TREE.files.iter().filter(|file| file.is_rust()) {
+        rule(&file.name, &file.rust, &mut findings);
     }
     none(&findings);
 }

@@ -27,7 +27,7 @@ pub fn citations(file: &str, text: &str, wire: &str, findings: &mut Vec<Finding>
             report("an appendix of what?".to_owned());
         }
         for page in UNREADABLE.iter().filter(|page| line.contains(**page)) {
-            report(format!("nobody can read {page}"));
+            report(format!("{page} is not in the repository"));
         }
     }
 }
